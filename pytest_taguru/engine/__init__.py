@@ -1,0 +1,3 @@
+"""The evaluation itself: files, requests, lanes, scores, gate, artifact. Knows nothing of pytest."""
+
+from __future__ import annotations
