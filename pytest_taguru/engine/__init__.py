@@ -1,3 +1,3 @@
-"""The evaluation itself: files, requests, lanes, scores, gate, artifact. Knows nothing of pytest."""
+"""The evaluation itself, from files and requests to scores and the gate; no pytest in here."""
 
 from __future__ import annotations

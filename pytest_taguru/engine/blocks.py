@@ -9,6 +9,7 @@ from msgspec import UNSET, Struct, UnsetType
 from .dataset import Paragraph
 
 Tier = Literal["lexical", "semantic"]
+Lane = Literal["passage", "evidence", "resolve", "query", "citation"]
 
 
 class Locator(Struct, frozen=True):
@@ -335,7 +336,7 @@ class CaseBlock(Struct, frozen=True, kw_only=True):
     @property
     def is_unmet(self) -> bool:
         """Whether anything that the case expects was not found, or could not be looked for."""
-        return bool(self.missed) or any(True for _ in self.failed_calls())
+        return bool(self.missed or self.failed_calls())
 
     def failed_calls(self) -> list[FailedCall]:
         """Every call that brought no answer, in the order they were made.
@@ -344,7 +345,7 @@ class CaseBlock(Struct, frozen=True, kw_only=True):
         """
         found: list[FailedCall] = []
         if isinstance(self.passage, Failed):
-            lane = "passage" if self.evidence is UNSET else "evidence"
+            lane: Lane = "passage" if self.evidence is UNSET else "evidence"
             found.append(FailedCall(lane, self.passage.message))
         if isinstance(self.structural, Structural):
             for cue in self.structural.cues:
@@ -366,7 +367,7 @@ class CaseBlock(Struct, frozen=True, kw_only=True):
 class FailedCall(Struct, frozen=True):
     """A lane's call that failed, and why."""
 
-    lane: Literal["passage", "evidence", "resolve", "query", "citation"]
+    lane: Lane
     message: str
 
 

@@ -22,7 +22,6 @@ from .blocks import (
     Coverage,
     Failed,
     LaneCross,
-    Queried,
     QuoteCheck,
     RecallScores,
     SectionCheck,

@@ -13,8 +13,8 @@ import types
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union, get_args, get_origin
 
 import msgspec
-from msgspec import Meta, Struct, UnsetType
-from msgspec.structs import NODEFAULT, fields
+from msgspec import NODEFAULT, Meta, Struct, UnsetType
+from msgspec.structs import fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
