@@ -215,7 +215,7 @@ class SectionCheck(Struct, frozen=True, kw_only=True):
     """Whether a citation lies in the declared section (null: outside every section)."""
 
     check: Literal["not_checked", "matched", "mismatched"]
-    expected: str | None | UnsetType = UNSET
+    expected: str | UnsetType | None = UNSET
 
 
 class QuoteCheck(Struct, frozen=True, kw_only=True):
@@ -234,7 +234,7 @@ class CitationCheck(Struct, frozen=True, kw_only=True):
     outcome: Literal["resolved", "unresolved"]
     section: SectionCheck | UnsetType = UNSET
     quote: QuoteCheck | UnsetType = UNSET
-    code: str | None | UnsetType = UNSET
+    code: str | UnsetType | None = UNSET
     message: str | UnsetType = UNSET
     latency_ms: int
 

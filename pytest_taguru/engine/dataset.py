@@ -75,7 +75,7 @@ class ExpectedCitation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     source: NonBlank
     paragraph: Paragraph
-    section: str | None | UnsetType = UNSET
+    section: str | UnsetType | None = UNSET
     quote: NonBlank | None = None
 
 

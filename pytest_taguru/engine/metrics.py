@@ -7,6 +7,7 @@ contributes; `Aggregation` is fed the cases one by one, in the order of the data
 from __future__ import annotations
 
 from array import array
+from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Literal
 
@@ -81,14 +82,16 @@ class Ratio(Struct, frozen=True, kw_only=True):
 Statistic = Distribution | Ratio
 
 
-class Sampled(Struct, frozen=True):
+@dataclass(frozen=True)
+class Sampled:
     """A distribution: what one case adds to its samples."""
 
     definition: Definition
     samples: Callable[[CaseBlock], Iterable[float]]
 
 
-class Tallied(Struct, frozen=True):
+@dataclass(frozen=True)
+class Tallied:
     """A ratio: what one case adds to its numerator and to n."""
 
     definition: Definition
