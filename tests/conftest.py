@@ -1,0 +1,26 @@
+"""Fixtures that several test files share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.runs import Launcher, Workspace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture(scope="session")
+def launcher() -> Iterator[Launcher]:
+    """Starts pytest runs."""
+    with Launcher() as launcher:
+        yield launcher
+
+
+@pytest.fixture
+def workspace(launcher: Launcher, tmp_path: Path) -> Workspace:
+    """A project of its own for a test."""
+    return Workspace(launcher, tmp_path)

@@ -1,0 +1,3 @@
+"""The engine alone."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Against the real server."""
+
+from __future__ import annotations

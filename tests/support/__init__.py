@@ -1,0 +1,3 @@
+"""What the tests need: servers, runs, comparison of artifacts."""
+
+from __future__ import annotations
