@@ -173,6 +173,11 @@ class Judgement:
         self._violations += violations
         self._skipped += skipped
 
+    @property
+    def case_violations(self) -> int:
+        """How many bounds on single cases are violated so far."""
+        return len(self._violations)
+
     def report(
         self, metrics: Mapping[str, Statistic], *, stable: bool, selection: tuple[int, int] | None
     ) -> Report:

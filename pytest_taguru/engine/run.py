@@ -1,0 +1,154 @@
+"""A run against one context: opened, asked case by case, closed; and what it comes to."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from .artifact import StrictViolation
+from .blocks import Citations
+from .cases import run_case
+from .client import Answer, Client, Transport, TransportError
+from .corpus import Bracket, open_corpus, read_context
+from .lanes import Lanes, Route
+from .lookahead import LookAhead
+from .metrics import Aggregation, Statistic
+from .thresholds import Gate, Judgement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from .blocks import CaseBlock, CitationCheck
+    from .corpus import Opening
+    from .dataset import Dataset
+
+
+T = TypeVar("T")
+
+
+class _Stoppable:
+    """A transport that sends nothing more once it is stopped."""
+
+    def __init__(self, inner: Transport) -> None:
+        self._inner = inner
+        self.stopped = threading.Event()
+
+    def send(self, method: str, route: str, body: bytes | None, seconds: float) -> Answer:
+        """Send one request; see `Transport`."""
+        if self.stopped.is_set():
+            raise TransportError("the run has ended")
+        return self._inner.send(method, route, body, seconds)
+
+
+class Run:
+    """Opened when it is made: health, revision, sources and preflight (see `open_corpus`)."""
+
+    def __init__(
+        self, transport: Transport, *, base: str, masked: str, route: Route, dataset: Dataset
+    ) -> None:
+        self._cases_transport = _Stoppable(transport)
+        self._client = Client(transport, base)
+        self._lanes = Lanes(Client(self._cases_transport, base), route)
+        self._dataset = dataset
+        self._context = route.context
+        self._ahead: LookAhead[int, CaseBlock] | None = None
+        self._bracket: Bracket | None = None
+        self.masked = masked
+        self.opening: Opening = open_corpus(self._client, masked, route.context, dataset)
+
+    def look_ahead(self, indices: Sequence[int], width: int) -> None:
+        """Begin to work on cases in this order, `width` at a time; 1 means not to."""
+        if width > 1:
+            self._ahead = LookAhead(indices, self._work, width)
+
+    def block(self, index: int) -> CaseBlock:
+        """The scored block of a case of the dataset; asked again, it is fetched again."""
+        return self._work(index) if self._ahead is None else self._ahead.take(index)
+
+    def _work(self, index: int) -> CaseBlock:
+        return run_case(self._dataset.cases[index], self._lanes)
+
+    def stop(self) -> None:
+        """Send no further request for cases."""
+        self._cases_transport.stopped.set()
+        if self._ahead is not None:
+            self._ahead.stop()
+
+    def close(self) -> Bracket:
+        """Stop, and read the revision after. Raises RunError or InputError; idempotent."""
+        self.stop()
+        if self._bracket is None:
+            after = read_context(self._client, self._context)
+            self._bracket = Bracket(opening=self.opening, after=after)
+        return self._bracket
+
+
+class Sighting(Generic[T]):
+    """The first few of many, and how many there were."""
+
+    def __init__(self, kept: int) -> None:
+        self._kept = kept
+        self.first: list[T] = []
+        self.count = 0
+
+    def add(self, one: T) -> None:
+        """See one more."""
+        self.count += 1
+        if len(self.first) < self._kept:
+            self.first.append(one)
+
+    @property
+    def more(self) -> int:
+        """How many are not among the first."""
+        return self.count - len(self.first)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tally:
+    """What the blocks of a run come to. Its size does not grow with the number of cases,
+    but for what is violated or skipped.
+    """
+
+    metrics: dict[str, Statistic]
+    judgement: Judgement | None
+    strict: list[StrictViolation]
+    failed_lanes: dict[str, Sighting[str]]
+    invalid_locators: Sighting[CitationCheck]
+
+
+def tally(
+    blocks: Iterable[CaseBlock], gate: Gate | None, *, strict: bool, rerank_asked: bool
+) -> Tally:
+    """Aggregate and judge blocks, each fed once, in the order of the dataset."""
+    aggregation = Aggregation(rerank_asked=rerank_asked)
+    result = Tally(
+        metrics={},
+        judgement=Judgement(gate) if gate else None,
+        strict=[],
+        failed_lanes={},
+        invalid_locators=Sighting(10),
+    )
+    for block in blocks:
+        aggregation.feed(block)
+        if result.judgement:
+            result.judgement.case(block)
+        reason = strict_reason(block) if strict else None
+        if reason:
+            result.strict.append(StrictViolation(case_id=block.case_id, reason=reason))
+        for lane in dict.fromkeys(call.lane for call in block.failed_calls()):
+            result.failed_lanes.setdefault(lane, Sighting(3)).add(block.case_id)
+        for check in block.citations.checks if isinstance(block.citations, Citations) else []:
+            if not check.is_valid:
+                result.invalid_locators.add(check)
+    result.metrics.update(aggregation.results())
+    return result
+
+
+def strict_reason(block: CaseBlock) -> str | None:
+    """Why strict judging fails a case, or None: anything missed, any call that failed."""
+    missed = len(block.missed) + block.missed_truncated
+    lanes = list(dict.fromkeys(call.lane for call in block.failed_calls()))
+    parts = [f"{missed} unmet expectation{'s' if missed > 1 else ''}"] if missed else []
+    parts += [f"{lane} call failed" for lane in lanes]
+    return ", ".join(parts) or None

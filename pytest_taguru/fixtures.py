@@ -1,0 +1,132 @@
+"""The fixtures that a user may override, and the item's own judgement."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from .engine.errors import EvaluationError, InputError
+from .engine.http import HttpTransport, new_session
+from .engine.recording import Recorder, Replayer
+from .engine.run import Run, strict_reason
+from .engine.target import parse_url
+from .state import STATE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import requests
+
+    from .collection import EvalCase
+    from .engine.blocks import CaseBlock
+    from .engine.client import Transport
+    from .engine.target import Target
+    from .state import State
+
+
+@pytest.fixture(scope="session")
+def taguru_url(pytestconfig: pytest.Config) -> str:
+    """The server's base URL. Override it to start a server and return its address."""
+    return pytestconfig.stash[STATE].settings.target.base
+
+
+@pytest.fixture(scope="session")
+def taguru_http(pytestconfig: pytest.Config) -> Iterator[requests.Session]:
+    """The requests.Session of the run. Override it for adapters, proxies, certificates, headers."""
+    with new_session(pytestconfig.stash[STATE].settings.concurrency) as session:
+        yield session
+
+
+@pytest.fixture(scope="session")
+def taguru_run(
+    request: pytest.FixtureRequest, taguru_url: str, taguru_http: requests.Session
+) -> Iterator[Run]:
+    """The run: preflight before the first case, the revision after at teardown."""
+    state = request.config.stash[STATE]
+    try:
+        run = _open(state, taguru_url, taguru_http)
+    except EvaluationError as error:
+        state.fatal.append(error)
+        request.session.shouldstop = "taguru: no case can be run"
+        pytest.fail("\n".join(f"taguru: {line}" for line in error.problems), pytrace=False)
+    state.run = run
+    run.look_ahead(*_coming(request, state))
+    yield run
+    state.close_run()
+
+
+@pytest.fixture
+def taguru_case(request: pytest.FixtureRequest, taguru_run: Run) -> CaseBlock:
+    """The scored block of this item's case; its lanes have run."""
+    item: EvalCase = request.node
+    block = taguru_run.block(item.index)
+    item.block = block
+    item.ihook.pytest_taguru_case(item=item, block=block)
+    return block
+
+
+def _open(state: State, url: object, http: requests.Session) -> Run:
+    settings = state.settings
+    target = _chosen_target(settings.target, url)
+    state.url, state.url_origin = target.masked, target.origin
+    transport: Transport
+    if settings.replay is not None:
+        transport = Replayer(settings.replay)
+    else:
+        transport = HttpTransport(http, target.base, settings.token)
+    if settings.record is not None:
+        state.recorder = Recorder(transport, settings.record.path, settings.record.shown)
+        transport = state.recorder
+    run = Run(
+        transport,
+        base=target.base,
+        masked=target.masked,
+        route=settings.route,
+        dataset=settings.dataset,
+    )
+    state.note(run.opening.notes)
+    return run
+
+
+def _chosen_target(configured: Target, url: object) -> Target:
+    """The fixture's URL; where it is not the configured one, the fixture named it."""
+    if not isinstance(url, str):
+        raise InputError("the fixture taguru_url must return the base URL as a string")
+    chosen = parse_url(url, "the fixture taguru_url")
+    return configured if chosen.base == configured.base else chosen
+
+
+def _coming(request: pytest.FixtureRequest, state: State) -> tuple[list[int], int]:
+    """The cases still to run here, in their order, and how many may be in flight."""
+    from .collection import EvalCase
+    from .settings import is_worker
+
+    if is_worker(request.config):
+        # A worker holds every item but runs its share: the workers are the concurrency.
+        return [], 1
+    return [
+        item.index
+        for item in request.session.items
+        if isinstance(item, EvalCase) and not any(map(item.get_closest_marker, ("skip", "skipif")))
+    ], state.settings.concurrency
+
+
+def judge(request: pytest.FixtureRequest, taguru_case: CaseBlock) -> None:
+    """The test function of every case: it fails if a bound for the case is violated."""
+    __tracebackhide__ = True
+    from .texts import failure_text, skip_text
+
+    item: EvalCase = request.node
+    settings = request.config.stash[STATE].settings
+    violations = settings.gate.judge_case(taguru_case)[0] if settings.gate else []
+    broken = [str(violation) for violation in violations]
+    unmet = strict_reason(taguru_case) if settings.strict else None
+    if unmet:
+        broken.append(f"strict: {unmet}")
+    if broken:
+        item.violated = True
+        pytest.fail(failure_text(item, taguru_case, broken), pytrace=False)
+    failed = taguru_case.failed_calls()
+    if failed:
+        pytest.skip(skip_text(failed))

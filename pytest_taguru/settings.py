@@ -1,0 +1,279 @@
+"""Flags and ini options read into one frozen Settings, and all that is checked before a test."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from .engine import budget, target
+from .engine.dataset import load_dataset
+from .engine.errors import EvaluationError, InputError, RunError
+from .engine.files import check_writable
+from .engine.lanes import Route
+from .engine.recording import load_recording
+from .engine.strict import WHITE_SPACE
+from .engine.thresholds import load_gate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pytest
+
+    from .engine.dataset import Dataset
+    from .engine.recording import Exchange
+    from .engine.thresholds import Gate
+
+T = TypeVar("T")
+
+DEFAULT_OUT = "evaluation.json"
+DEFAULT_CONCURRENCY = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class File:
+    """A path as the user gave it, and where it is."""
+
+    shown: str
+    path: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Everything that a run was told, checked and read. The same in every process of a run."""
+
+    eval: File
+    out: File
+    dataset: Dataset
+    gate: Gate | None
+    thresholds: File | None
+    route: Route
+    target: target.Target
+    token: target.Token | None
+    strict: bool
+    #: Cases in flight: look-ahead in one process, or the number of xdist's workers.
+    concurrency: int
+    #: Whether the number was chosen for the latencies' sake.
+    concurrency_for_latency: bool
+    record: File | None
+    replay: list[Exchange] | None
+    junit_properties: bool
+
+
+def is_worker(config: pytest.Config) -> bool:
+    """Whether this process is a worker of pytest-xdist."""
+    return hasattr(config, "workerinput")
+
+
+def worker_count(config: pytest.Config) -> int:
+    """How many workers of pytest-xdist this process hands its tests to; 0 if it runs them."""
+    if is_worker(config) or config.option.collectonly or config.getoption("dist", "no") == "no":
+        return 0
+    # A specification like 3*popen stands for three.
+    counts = (spec.partition("*")[0] for spec in config.getoption("tx", None) or ())
+    return sum(int(count) if count.isdigit() else 1 for count in counts)
+
+
+def read_settings(config: pytest.Config) -> Settings:
+    """Read and check everything that needs no server.
+
+    Raises InputError or RunError with all problems that could be found, not only the first.
+    """
+    return _Reader(config).settings()
+
+
+class _Reader:
+    """Collects problems on the way, so that one run shows them all."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._problems: list[EvaluationError] = []
+
+    def settings(self) -> Settings:
+        config = self._config
+        eval_file = self._eval_file()
+        if config.getoption("dist", "no") == "each":
+            self._problem("--dist each would run every case once per worker; use --dist load")
+        assembly = self._switch("assembly")
+        limits = self._limits()
+        rerank = self._try(lambda: self._text("rerank"))
+        if rerank is not None and not assembly:
+            self._problem("--taguru-rerank needs --taguru-assembly")
+        concurrency = self._try(lambda: self._number("concurrency"))
+        dataset = self._try(lambda: load_dataset(eval_file.path, eval_file.shown))
+        thresholds = self._try(lambda: self._file("thresholds"))
+        gate: Gate | None = None
+        if thresholds and dataset:
+            ids = {case.case_id for case in dataset.cases}
+            gate = self._try(lambda: load_gate(thresholds.path, thresholds.shown, ids))
+        context = self._try(lambda: self._context(dataset))
+        variables = self._try(self._variables)
+        found = self._try(lambda: self._target(variables or {})) if variables is not None else None
+        out = self._try(self._out)
+        record, replay = self._recordings()
+        if self._problems or not (dataset and context and found and out):
+            raise self._raised()
+        latency = gate is not None and gate.bounds_latency and concurrency is None
+        workers = worker_count(config)
+        return Settings(
+            eval=eval_file,
+            out=out,
+            dataset=dataset,
+            gate=gate,
+            thresholds=thresholds,
+            route=Route(context=context, assembly=assembly, limits=limits, rerank=rerank),
+            target=found,
+            token=target.find_token(variables or {}),
+            strict=self._switch("strict"),
+            concurrency=workers or concurrency or (1 if latency else DEFAULT_CONCURRENCY),
+            concurrency_for_latency=latency and not workers,
+            record=record,
+            replay=replay,
+            junit_properties=bool(config.getini("taguru_junit_properties")),
+        )
+
+    # -- problems ----------------------------------------------------------------------------
+
+    def _problem(self, text: str) -> None:
+        self._problems.append(InputError(text))
+
+    def _try(self, read: Callable[[], T]) -> T | None:
+        try:
+            return read()
+        except EvaluationError as error:
+            self._problems.append(error)
+            return None
+
+    def _raised(self) -> EvaluationError:
+        """One error with every problem; wrong input outweighs a run that could not complete."""
+        kind = (
+            InputError
+            if any(isinstance(problem, InputError) for problem in self._problems)
+            else RunError
+        )
+        return kind(*(line for problem in self._problems for line in problem.problems))
+
+    # -- values ------------------------------------------------------------------------------
+
+    def _given(self, name: str) -> tuple[str | None, str]:
+        """A flag's or ini option's text, and what to call it in a message."""
+        ini = f"taguru_{name}"
+        value = self._config.getoption(ini)
+        if value is not None:
+            return value, f"--{ini}".replace("_", "-")
+        if name in ("record", "replay"):
+            return None, ini
+        try:
+            value = self._config.getini(ini)
+        except (TypeError, ValueError):
+            raise InputError(f"{ini}: expected another type of value") from None
+        return (None if value is None else str(value)), ini
+
+    def _switch(self, name: str) -> bool:
+        flag = self._config.getoption(f"taguru_{name}")
+        return bool(flag or self._config.getini(f"taguru_{name}"))
+
+    def _text(self, name: str) -> str | None:
+        value, origin = self._given(name)
+        if value is not None and not value.strip(WHITE_SPACE):
+            raise InputError(f"{origin}: is blank")
+        return value
+
+    def _number(self, name: str) -> int | None:
+        value, origin = self._given(name)
+        if value is None:
+            return None
+        if not (value.isascii() and value.isdigit() and len(value) <= 18 and int(value) >= 1):
+            raise InputError(f"{origin}: expected an integer of at least 1")
+        return int(value)
+
+    def _limits(self) -> budget.Limits | None:
+        return budget.limits(
+            max_items=self._try(lambda: self._number("max_items")),
+            max_bytes=self._try(lambda: self._number("max_bytes")),
+            max_tokens=self._try(lambda: self._number("max_tokens")),
+        )
+
+    # -- files -------------------------------------------------------------------------------
+
+    def _located(self, shown: str, origin: str) -> File:
+        """A path as given: an ini option's is relative to the ini file, any other to where
+        pytest was started.
+        """
+        base = self._config.invocation_params.dir
+        if origin.startswith("taguru_") and self._config.inipath is not None:
+            base = self._config.inipath.parent
+        if "\0" in shown:
+            raise InputError(f"{origin}: no file name can hold a NUL")
+        return File(shown=_printable(shown), path=Path(os.path.normpath(base / shown)))
+
+    def _file(self, name: str) -> File | None:
+        value = self._text(name)
+        return None if value is None else self._located(value, self._given(name)[1])
+
+    def _eval_file(self) -> File:
+        given: list[str] = self._config.getoption("taguru_eval")
+        if len(given) > 1:
+            raise InputError("--taguru-eval: given more than once; a run has one dataset")
+        if not given[0].strip(WHITE_SPACE):
+            raise InputError("--taguru-eval: is blank")
+        return self._located(given[0], "--taguru-eval")
+
+    def _out(self) -> File:
+        out = self._file("out") or File(
+            shown=DEFAULT_OUT, path=self._config.invocation_params.dir / DEFAULT_OUT
+        )
+        if not (self._config.option.collectonly or is_worker(self._config)):
+            check_writable(out.path, out.shown)
+        return out
+
+    def _recordings(self) -> tuple[File | None, list[Exchange] | None]:
+        record = self._try(lambda: self._file("record"))
+        replay = self._try(lambda: self._file("replay"))
+        if record and replay:
+            self._problem("--taguru-record and --taguru-replay exclude each other")
+        if record and worker_count(self._config):
+            self._problem("--taguru-record works in one process only; run it without -n")
+        if record and not self._config.option.collectonly:
+            self._try(lambda: check_writable(record.path, record.shown))
+        exchanges = self._try(lambda: load_recording(replay.path, replay.shown)) if replay else None
+        return record, exchanges
+
+    # -- the server --------------------------------------------------------------------------
+
+    def _context(self, dataset: Dataset | None) -> str | None:
+        value = self._text("context")
+        if value is not None:
+            return target.check_context(value, self._given("context")[1])
+        if dataset is None:
+            return None
+        if dataset.header.default_context is None:
+            raise InputError(
+                "no context: give --taguru-context, the ini option taguru_context,"
+                " or default_target.context in the dataset's header"
+            )
+        return target.check_context(dataset.header.default_context, "default_target.context")
+
+    def _variables(self) -> dict[str, str]:
+        """The three variables that count: an env file's, then the environment's over them."""
+        found: dict[str, str] = {}
+        file = self._file("config")
+        if file is None and "TAGURU_CONFIG" in os.environ:
+            shown = os.environ["TAGURU_CONFIG"]
+            if not shown.strip(WHITE_SPACE):
+                raise InputError("TAGURU_CONFIG: is blank")
+            file = self._located(shown, "TAGURU_CONFIG")
+        if file is not None:
+            found = target.read_env_file(file.path, file.shown)
+        found |= {key: os.environ[key] for key in target.ENV_KEYS if key in os.environ}
+        return found
+
+    def _target(self, variables: dict[str, str]) -> target.Target:
+        value, origin = self._given("url")
+        return target.find_target(value, origin, variables)
+
+
+def _printable(path: str) -> str:
+    """A path as it can be written into JSON: bytes that are no UTF-8 become U+FFFD."""
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

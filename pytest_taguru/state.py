@@ -1,0 +1,49 @@
+"""What a process of a run knows: its settings, and what came up on the way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from .engine.corpus import Bracket
+    from .engine.errors import EvaluationError
+    from .engine.recording import Recorder
+    from .engine.run import Run
+    from .settings import Settings
+
+
+@dataclass(kw_only=True)
+class State:
+    """One per process; under pytest-xdist the workers' parts are shipped to the controller."""
+
+    settings: Settings
+    run: Run | None = None
+    recorder: Recorder | None = None
+    #: The server that was asked: masked, and who named it.
+    url: str = ""
+    url_origin: str = ""
+    brackets: list[Bracket] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    fatal: list[EvaluationError] = field(default_factory=list)
+
+    def note(self, lines: list[str]) -> None:
+        """Keep lines for stderr and the final section, each once."""
+        self.notes += [line for line in dict.fromkeys(lines) if line not in self.notes]
+
+    def close_run(self) -> None:
+        """Read the revision after the cases, once; a failure to is kept."""
+        from .engine.errors import EvaluationError
+
+        run, self.run = self.run, None
+        if run is None:
+            return
+        try:
+            self.brackets.append(run.close())
+        except EvaluationError as error:
+            self.fatal.append(error)
+
+
+STATE = pytest.StashKey[State]()

@@ -1,0 +1,62 @@
+"""What an item's outcome says in words."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .collection import EvalCase
+    from .engine.blocks import CaseBlock, FailedCall
+
+
+def failure_text(item: EvalCase, block: CaseBlock, broken: Sequence[str]) -> str:
+    """Why a case failed: the first line alone says it, then what was missed and how to rerun."""
+    where = f"{item.parent.nodeid if item.parent else ''}:{item.line}"
+    lines = [f"{printable(block.case_id)}: {'; '.join(broken)} ({printable(where)})"]
+    lines += [f"  missed: {printable(miss)}" for miss in block.missed]
+    if block.missed_truncated:
+        lines.append(f"  … and {block.missed_truncated} more")
+    lines += [
+        f"  {call.lane} call failed: {printable(call.message)}" for call in block.failed_calls()
+    ]
+    lines.append(f"  run it again: {rerun_command(item)}")
+    return "\n".join(lines)
+
+
+def skip_text(failed: Sequence[FailedCall]) -> str:
+    """Why a case could not be judged."""
+    first, *rest = failed
+    more = f" (and {len(rest)} more failed calls)" if rest else ""
+    return f"not judged, the {first.lane} call failed: {printable(first.message)}{more}"
+
+
+def rerun_command(item: EvalCase) -> str:
+    """A command line for this case alone, with the run's own options."""
+    arguments = [str(argument) for argument in item.config.invocation_params.args]
+    flags: list[str] = []
+    pending = False
+    for argument in arguments:
+        if pending or argument.startswith("--taguru-"):
+            if argument != "--taguru-only":
+                flags.append(argument)
+            takes_value = argument.startswith("--taguru-") and "=" not in argument
+            pending = not pending and takes_value and argument not in _SWITCHES
+    file = os.path.relpath(item.path, item.config.invocation_params.dir)
+    return shlex.join(["pytest", *flags, "--taguru-only", f"{file}::{item.name}"])
+
+
+_SWITCHES = ("--taguru-assembly", "--taguru-only", "--taguru-strict")
+
+
+def printable(text: str) -> str:
+    """Text on one line: control characters, line breaks and surrogates as escapes."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode("ascii")
+        for char in text
+    )
