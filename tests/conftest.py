@@ -5,12 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 from tests.support.runs import Launcher, Workspace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+settings.register_profile("patient", deadline=None)  # a loaded machine is no defect
+settings.load_profile("patient")
 
 
 @pytest.fixture(scope="session")
