@@ -11,6 +11,7 @@ from .engine.http import HttpTransport, new_session
 from .engine.recording import Recorder, Replayer
 from .engine.run import Run, strict_reason
 from .engine.target import parse_url
+from .junit import case_properties
 from .state import STATE
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ def taguru_case(request: pytest.FixtureRequest, taguru_run: Run) -> CaseBlock:
     item: EvalCase = request.node
     block = taguru_run.block(item.index)
     item.block = block
+    if request.config.stash[STATE].settings.junit_properties:
+        item.user_properties += case_properties(item, block)
     item.ihook.pytest_taguru_case(item=item, block=block)
     return block
 
@@ -114,7 +117,6 @@ def _coming(request: pytest.FixtureRequest, state: State) -> tuple[list[int], in
 
 def judge(request: pytest.FixtureRequest, taguru_case: CaseBlock) -> None:
     """The test function of every case: it fails if a bound for the case is violated."""
-    __tracebackhide__ = True
     from .texts import failure_text, skip_text
 
     item: EvalCase = request.node

@@ -8,6 +8,7 @@ import pytest
 
 from .collection import EvalCase, case_names, file_nodeid
 from .engine.store import BlockStore
+from .junit import report_gate
 from .outcome import Counts, Outcome, conclude, default_status
 
 if TYPE_CHECKING:
@@ -26,9 +27,9 @@ class Gate:
     def __init__(self, config: pytest.Config, state: State) -> None:
         self._config = config
         self._state = state
-        base = file_nodeid(config, state.settings.eval.path)
+        self._nodeid = file_nodeid(config, state.settings.eval.path)
         names = case_names(state.settings.dataset.cases)
-        self._index = {f"{base}::{name}": index for index, name in enumerate(names)}
+        self._index = {f"{self._nodeid}::{name}": index for index, name in enumerate(names)}
         self._selected: set[int] = set()
         self._store = BlockStore()
         self._other_failures = False
@@ -88,6 +89,7 @@ class Gate:
         if self._selected or state.fatal:
             self.outcome = conclude(self._config, state, self._store, self._counts())
             self._end_recording(complete=self.outcome.report.complete)
+            report_gate(self._config, self._nodeid, state, self.outcome)
             session.exitstatus = self._config.hook.pytest_taguru_exitstatus(
                 session=session, report=self.outcome.report, exitstatus=int(exitstatus)
             )

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from .engine import budget, target
+from .engine.budget import limits
 from .engine.dataset import load_dataset
 from .engine.errors import EvaluationError, InputError, RunError
 from .engine.files import check_writable
 from .engine.lanes import Route
 from .engine.recording import load_recording
 from .engine.strict import WHITE_SPACE
+from .engine.target import ENV_KEYS, check_context, find_target, find_token, read_env_file
 from .engine.thresholds import load_gate
 
 if TYPE_CHECKING:
@@ -21,8 +22,10 @@ if TYPE_CHECKING:
 
     import pytest
 
+    from .engine.blocks import Limits
     from .engine.dataset import Dataset
     from .engine.recording import Exchange
+    from .engine.target import Target, Token
     from .engine.thresholds import Gate
 
 T = TypeVar("T")
@@ -49,8 +52,8 @@ class Settings:
     gate: Gate | None
     thresholds: File | None
     route: Route
-    target: target.Target
-    token: target.Token | None
+    target: Target
+    token: Token | None
     strict: bool
     #: Cases in flight: look-ahead in one process, or the number of xdist's workers.
     concurrency: int
@@ -96,7 +99,7 @@ class _Reader:
         if config.getoption("dist", "no") == "each":
             self._problem("--dist each would run every case once per worker; use --dist load")
         assembly = self._switch("assembly")
-        limits = self._limits()
+        ceilings = self._limits()
         rerank = self._try(lambda: self._text("rerank"))
         if rerank is not None and not assembly:
             self._problem("--taguru-rerank needs --taguru-assembly")
@@ -122,9 +125,9 @@ class _Reader:
             dataset=dataset,
             gate=gate,
             thresholds=thresholds,
-            route=Route(context=context, assembly=assembly, limits=limits, rerank=rerank),
+            route=Route(context=context, assembly=assembly, limits=ceilings, rerank=rerank),
             target=found,
-            token=target.find_token(variables or {}),
+            token=find_token(variables or {}),
             strict=self._switch("strict"),
             concurrency=workers or concurrency or (1 if latency else DEFAULT_CONCURRENCY),
             concurrency_for_latency=latency and not workers,
@@ -188,8 +191,8 @@ class _Reader:
             raise InputError(f"{origin}: expected an integer of at least 1")
         return int(value)
 
-    def _limits(self) -> budget.Limits | None:
-        return budget.limits(
+    def _limits(self) -> Limits | None:
+        return limits(
             max_items=self._try(lambda: self._number("max_items")),
             max_bytes=self._try(lambda: self._number("max_bytes")),
             max_tokens=self._try(lambda: self._number("max_tokens")),
@@ -245,7 +248,7 @@ class _Reader:
     def _context(self, dataset: Dataset | None) -> str | None:
         value = self._text("context")
         if value is not None:
-            return target.check_context(value, self._given("context")[1])
+            return check_context(value, self._given("context")[1])
         if dataset is None:
             return None
         if dataset.header.default_context is None:
@@ -253,7 +256,7 @@ class _Reader:
                 "no context: give --taguru-context, the ini option taguru_context,"
                 " or default_target.context in the dataset's header"
             )
-        return target.check_context(dataset.header.default_context, "default_target.context")
+        return check_context(dataset.header.default_context, "default_target.context")
 
     def _variables(self) -> dict[str, str]:
         """The three variables that count: an env file's, then the environment's over them."""
@@ -265,13 +268,13 @@ class _Reader:
                 raise InputError("TAGURU_CONFIG: is blank")
             file = self._located(shown, "TAGURU_CONFIG")
         if file is not None:
-            found = target.read_env_file(file.path, file.shown)
-        found |= {key: os.environ[key] for key in target.ENV_KEYS if key in os.environ}
+            found = read_env_file(file.path, file.shown)
+        found |= {key: os.environ[key] for key in ENV_KEYS if key in os.environ}
         return found
 
-    def _target(self, variables: dict[str, str]) -> target.Target:
+    def _target(self, variables: dict[str, str]) -> Target:
         value, origin = self._given("url")
-        return target.find_target(value, origin, variables)
+        return find_target(value, origin, variables)
 
 
 def _printable(path: str) -> str:

@@ -1,0 +1,126 @@
+"""What a dashboard sees: properties of cases and of the suite, and the gate as testcases."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from .engine.metrics import CASE_METRICS, case_value
+from .engine.thresholds import STABILITY
+from .texts import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .collection import EvalCase
+    from .engine.blocks import CaseBlock
+    from .outcome import Outcome
+    from .state import State
+
+
+def case_properties(item: EvalCase, block: CaseBlock) -> Iterator[tuple[str, str]]:
+    """The exact case id and the case's own metric values."""
+    yield "taguru.case_id", item.case.case_id
+    for metric in CASE_METRICS:
+        value = case_value(metric, block)
+        if value is not None:
+            yield metric, f"{value:g}" if value == int(value) else f"{value:.6f}"
+
+
+def report_gate(config: pytest.Config, nodeid: str, state: State, outcome: Outcome) -> None:
+    """Add the run to a JUnit XML that is being written, if one is."""
+    writer = _writer(config)
+    if writer is None:
+        return
+    if state.settings.junit_properties:
+        for name, value in _suite_properties(state, outcome):
+            writer.add_global_property(name, printable(value))
+    for name, status, text in _verdicts(state, outcome):
+        _add_testcase(writer, nodeid, name, status, text)
+
+
+def _writer(config: pytest.Config) -> Any:
+    """Pytest's own XML writer, found by what it can do: it is registered without a name."""
+    for plugin in config.pluginmanager.get_plugins():
+        if hasattr(plugin, "add_global_property") and hasattr(plugin, "node_reporter"):
+            return plugin
+    return None
+
+
+def _suite_properties(state: State, outcome: Outcome) -> Iterator[tuple[str, str]]:
+    settings = state.settings
+    yield "taguru.context", settings.route.context
+    yield "taguru.eval", settings.eval.shown
+    yield "taguru.url", state.url
+    yield "taguru.mode", settings.route.mode
+    yield "taguru.cases", f"{outcome.report.judged}/{outcome.report.total}"
+    if settings.gate:
+        yield "taguru.thresholds_sha256", settings.gate.sha256
+    if outcome.corpus:
+        revision = outcome.corpus.revision_after
+        counters = f"{revision.graph}/{revision.passages}/{revision.config}"
+        yield "taguru.corpus_revision", counters
+        yield "taguru.corpus_stable", "true" if outcome.corpus.stable else "false"
+    if outcome.report.judged:
+        for metric, statistic in outcome.tally.metrics.items():
+            if statistic.scalar is not None:
+                yield metric, f"{statistic.scalar:.6f}"
+
+
+def _verdicts(state: State, outcome: Outcome) -> Iterator[tuple[str, str, str]]:
+    """(name, outcome, text) of each testcase of the gate."""
+    report = outcome.report
+    problems = [problem for error in state.fatal for problem in error.problems]
+    if problems:
+        yield "run", "failed", "\n".join(problems)
+    if report.thresholds:
+        yield from _threshold_verdicts(state, outcome)
+    if state.settings.strict:
+        reasons = "\n".join(f"{one.case_id}: {one.reason}" for one in report.strict)
+        yield "strict", "failed" if reasons else "passed", reasons
+
+
+def _threshold_verdicts(state: State, outcome: Outcome) -> Iterator[tuple[str, str, str]]:
+    report, gate = outcome.report.thresholds, state.settings.gate
+    assert report is not None
+    assert gate is not None
+    broken = {
+        violation.metric: violation for violation in report.broken if violation.scope != "case"
+    }
+    selected_all = outcome.report.selected == outcome.report.total
+    for metric in [*sorted(gate.thresholds.aggregate), STABILITY]:
+        violation = broken.get(metric)
+        if violation:
+            yield metric, "failed", str(violation)
+        elif metric != STABILITY and not selected_all:
+            yield metric, "skipped", "not judged: only some cases were selected"
+        else:
+            yield metric, "passed", ""
+    cases = [violation for violation in report.broken if violation.scope == "case"]
+    if gate.thresholds.cases.default or gate.thresholds.cases.overrides:
+        text = "\n".join(f"{violation.case_id}: {violation}" for violation in cases)
+        yield "cases", "failed" if cases else "passed", text
+
+
+def _add_testcase(writer: Any, dataset: str, name: str, outcome: str, text: str) -> None:
+    """Hand the writer the reports of a test that never ran; nobody else sees them."""
+    nodeid = f"{dataset}::gate::{name}"
+    location = (dataset, 0, f"gate.{name}")
+    longrepr: Any = "\n".join(map(printable, text.split("\n"))) if outcome == "failed" else None
+    if outcome == "skipped":
+        longrepr = (dataset, 0, text)
+    for when, result, detail in (
+        ("call", outcome, longrepr),
+        ("teardown", "passed", None),
+    ):
+        writer.pytest_runtest_logreport(
+            pytest.TestReport(
+                nodeid=nodeid,
+                location=location,
+                keywords={},
+                outcome=result,  # type: ignore[arg-type]
+                longrepr=detail,
+                when=when,  # type: ignore[arg-type]
+            )
+        )
