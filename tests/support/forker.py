@@ -38,7 +38,7 @@ def run_job(job: dict[str, Any], stdout: IO[bytes], stderr: IO[bytes]) -> int:
     sys.argv = ["pytest", *job["arguments"]]
     import pytest
 
-    return pytest.console_main()
+    return pytest.main()
 
 
 def main() -> int:

@@ -124,6 +124,8 @@ def run_in_subprocess(
     )
 
 
+#: Plugins that these runs do not use and that take as long to import as pytest itself.
+_WITHOUT = ("-p", "no:hypothesispytest", "-p", "no:anyio")
 #: The original program's switches that take no value.
 _SWITCHES = frozenset({"--assembly"})
 
@@ -170,7 +172,9 @@ class Workspace:
 
     def run(self, *arguments: str, **environment: str) -> Run:
         """Run pytest here."""
-        return self._launcher.run(self.directory, arguments, clean_environment(**environment))
+        return self._launcher.run(
+            self.directory, [*_WITHOUT, *arguments], clean_environment(**environment)
+        )
 
     def evaluate(self, url: str, *arguments: str, context: str = "sake", **environment: str) -> Run:
         """Run pytest here with the dataset `eval.jsonl` against a server."""
