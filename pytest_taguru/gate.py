@@ -10,6 +10,7 @@ from .collection import EvalCase, case_names, file_nodeid
 from .engine.store import BlockStore
 from .junit import report_gate
 from .outcome import Counts, Outcome, conclude, default_status
+from .texts import complain
 
 if TYPE_CHECKING:
     from .outcome import GateReport
@@ -94,8 +95,8 @@ class Gate:
                 session=session, report=self.outcome.report, exitstatus=int(exitstatus)
             )
         self._store.close()
-        for _line in [problem for error in state.fatal for problem in error.problems] + state.notes:
-            pass
+        problems = [problem for error in state.fatal for problem in error.problems]
+        complain(problems + state.notes)
 
     @pytest.hookimpl(trylast=True)
     def pytest_taguru_exitstatus(

@@ -40,7 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _give_up(error: EvaluationError) -> None:
+    from .texts import complain
 
-    for _problem in error.problems:
-        pass
+    complain(error.problems)
     pytest.exit("taguru: nothing was run", returncode=error.status)

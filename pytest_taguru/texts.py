@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from .collection import EvalCase
     from .engine.blocks import CaseBlock, FailedCall
@@ -50,6 +51,13 @@ def rerun_command(item: EvalCase) -> str:
 
 
 _SWITCHES = ("--taguru-assembly", "--taguru-only", "--taguru-strict")
+
+
+def complain(lines: Iterable[str]) -> None:
+    """Say what went wrong or is worth a note, a line each, to whoever reads stderr."""
+    for line in lines:
+        sys.stderr.write(f"taguru: {printable(line)}\n")
+    sys.stderr.flush()
 
 
 def printable(text: str) -> str:
