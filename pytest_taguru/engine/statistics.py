@@ -261,9 +261,9 @@ def sign_flip(moved: Sequence[float], n: int) -> tuple[float, PMethod]:
     - above: 10,000 seeded draws, p = (1 + hits) / (1 + draws), which can never be 0 and keeps the
       level (Phipson and Smyth 2010, "Permutation P-values should never be zero");
     - of more than 200 pairs, if no few dominate (sum of squares squared / sum of fourth powers at
-      least 50): the normal tail with the Edgeworth term of the fourth cumulant and half a lattice step
-      (Feller 1971, volume 2, XVI.4), floored at 1 / 10,001 like a draw. It differs from the full
-      count by less than 10,000 draws would.
+      least 50): the normal tail with the Edgeworth term of the fourth cumulant and half a lattice
+      step (Feller 1971, volume 2, XVI.4), floored at 1 / 10,001 like a draw. It differs from the
+      full count by less than 10,000 draws would.
     """
     if not moved:
         return 1.0, "exact"
