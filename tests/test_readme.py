@@ -69,7 +69,7 @@ def run_shown(launcher: Launcher, example: Path, line: str) -> Run:
     """Run a `pytest …` line of the README."""
     program, *arguments = shlex.split(line)
     assert program == "pytest"
-    return launcher.run(example, arguments, clean_environment(COLUMNS="100"))
+    return launcher.run(example, arguments, clean_environment(COLUMNS="80"))
 
 
 def test_there_are_excerpts() -> None:
