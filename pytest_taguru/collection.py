@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from .settings import Settings
 
 MAX_NAME = 120
+#: What is kept of a longer name, before an ellipsis and twelve digits of a hash.
+KEPT = 106
 #: What would be taken apart in a node id, or break the tools that read one.
 _ESCAPED = frozenset("[]\\@")
 
@@ -39,9 +41,8 @@ def case_name(case_id: str) -> str:
     pieces: list[str] = []
     for position, char in enumerate(case_id):
         code = ord(char)
-        colon = char == ":" and ":" in (
-            case_id[position - 1 : position],
-            case_id[position + 1 : position + 2],
+        colon = char == ":" and (
+            position == 0 or ":" in (case_id[position - 1], case_id[position + 1 : position + 2])
         )
         if char in _ESCAPED or colon or code < 0x20 or 0x7F <= code < 0xA0:
             pieces.append(f"\\x{code:02x}")
@@ -50,10 +51,15 @@ def case_name(case_id: str) -> str:
         else:
             pieces.append(char)
     name = "".join(pieces)
-    if len(name) <= MAX_NAME:
+    if len(name) <= MAX_NAME and not _looks_cut(name):
         return name
     digest = hashlib.sha256(case_id.encode("utf-8", "surrogatepass")).hexdigest()[:12]
-    return f"{name[: MAX_NAME - 14]}…{digest}"
+    return f"{name[:KEPT]}…{digest}"
+
+
+def _looks_cut(name: str) -> bool:
+    """Whether a name could be taken for that of a longer case id."""
+    return len(name) == KEPT + 13 and name[KEPT] == "…"
 
 
 def case_names(cases: Sequence[Case]) -> list[str]:

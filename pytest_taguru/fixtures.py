@@ -48,7 +48,7 @@ def taguru_run(
     try:
         run = _open(state, taguru_url, taguru_http)
     except EvaluationError as error:
-        state.fatal.append(error)
+        state.fail(error)
         request.session.shouldstop = "taguru: no case can be run"
         pytest.fail("\n".join(f"taguru: {line}" for line in error.problems), pytrace=False)
     state.run = run
@@ -64,7 +64,9 @@ def taguru_case(request: pytest.FixtureRequest, taguru_run: Run) -> CaseBlock:
     block = taguru_run.block(item.index)
     item.block = block
     if request.config.stash[STATE].settings.junit_properties:
-        item.user_properties += case_properties(item, block)
+        properties = dict(case_properties(item, block))
+        kept = [one for one in item.user_properties if one[0] not in properties]
+        item.user_properties[:] = [*kept, *properties.items()]  # a rerun replaces its own
     item.ihook.pytest_taguru_case(item=item, block=block)
     return block
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -9,7 +10,8 @@ import pytest
 from .collection import EvalCase, case_names, file_nodeid
 from .engine.store import BlockStore
 from .junit import report_gate
-from .outcome import Counts, Outcome, conclude, default_status
+from .outcome import Counts, Outcome, conclude, default_status, hook_error
+from .state import STATE
 from .texts import complain
 
 if TYPE_CHECKING:
@@ -20,6 +22,16 @@ if TYPE_CHECKING:
 BLOCK = "taguru_block"
 #: The attribute of a call report that failed because of a violated bound.
 VIOLATED = "taguru_violated"
+#: The attribute of a setup report that failed because no case can be run.
+FATAL = "taguru_fatal"
+#: Stands for this process among the workers.
+_HERE = ""
+
+
+def _worker_id(report: pytest.TestReport) -> str:
+    """The worker of xdist that a report came from."""
+    node = getattr(report, "node", None)
+    return _HERE if node is None else str(node.gateway.id)
 
 
 class Gate:
@@ -35,7 +47,11 @@ class Gate:
         self._store = BlockStore()
         self._other_failures = False
         self._interrupted = False
-        self._crashed = False
+        self._internal_error = False
+        self._fatal_shown = False
+        #: Workers of xdist that sent blocks, and those that came to a proper end.
+        self._senders: set[str] = set()
+        self._ended: set[str] = set()
         self.outcome: Outcome | None = None
 
     # -- what was selected -------------------------------------------------------------------
@@ -47,38 +63,72 @@ class Gate:
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: list[str]) -> None:
         """The same from a worker; all workers collect the same."""
-        self._selected |= {self._index[nodeid] for nodeid in ids if nodeid in self._index}
+        self._selected |= {index for nodeid in ids if (index := self._case(nodeid)) is not None}
+
+    def _case(self, nodeid: str) -> int | None:
+        """The case that a node id names, if it names one.
+
+        --dist loadgroup appends `@GROUP` to an item's node id; in a case's name `@` is escaped.
+        """
+        index = self._index.get(nodeid)
+        prefix = f"{self._nodeid}::"
+        if index is None and nodeid.startswith(prefix):
+            name = nodeid.removeprefix(prefix).partition("@")[0]
+            index = self._index.get(prefix + name)
+        return index
 
     # -- what was reported -------------------------------------------------------------------
 
+    @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep a case's block; tell its violation from any other failure."""
         if str(report.outcome) == "rerun":
             return  # An attempt of pytest-rerunfailures; the last one counts.
-        index = self._index.get(report.nodeid)
+        index = self._case(report.nodeid)
         encoded = getattr(report, BLOCK, None)
         if index is not None:
             if encoded is not None:
                 self._store.put(index, encoded.encode("utf-8"))
+                self._senders.add(_worker_id(report))
             elif report.when == "setup" and report.skipped:
                 self._selected.discard(index)  # by a mark: as good as deselected
         if report.failed and not getattr(report, VIOLATED, False):
             self._other_failures = True
+        if getattr(report, FATAL, False):
+            # Every worker of xdist finds the same out; say it at length only once.
+            if self._fatal_shown:
+                report.longrepr = "taguru: no case can be run, as said above"
+            self._fatal_shown = True
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """A file that could not be collected is somebody's failure."""
         self._other_failures |= report.failed
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """Tell the user's interruption (or pytest.exit) from a session that stops by itself."""
-        self._interrupted |= not isinstance(excinfo.value, pytest.Session.Interrupted)
+        """Tell an interruption from a session that stops because of failures, or of us.
+
+        pytest and xdist report both this way, with a class of their own for the latter.
+        """
+        value, option = excinfo.value, self._config.getoption
+        stopped = isinstance(value, pytest.Session.Interrupted) or (
+            type(value).__module__.partition(".")[0] == "xdist"
+        )
+        expected = option("maxfail", 0) or option("stepwise", False) or self._state.fatal
+        self._interrupted |= not (stopped and expected)
+
+    def pytest_internalerror(self) -> None:
+        """After an error within pytest nothing is sure."""
+        self._internal_error = True
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:
-        """Take what a worker of xdist knows beyond its reports."""
+        """Take what a worker of xdist knows beyond its reports, which a crashed one cannot tell."""
         from .workers import receive
 
-        self._crashed |= not receive(node, self._state)
+        parcel = receive(node, self._state)
+        if parcel is not None:
+            self._ended.add(node.gateway.id)
+            self._interrupted |= parcel.interrupted
 
     # -- the end -----------------------------------------------------------------------------
 
@@ -86,14 +136,16 @@ class Gate:
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Conclude and set the exit status; nothing may be raised from here."""
         state = self._state
-        state.close_run()
+        if len(self._store) == len(self._selected):
+            state.close_run()
+        else:
+            state.abandon_run()
         if self._selected or state.fatal:
             self.outcome = conclude(self._config, state, self._store, self._counts())
             self._end_recording(complete=self.outcome.report.complete)
             report_gate(self._config, self._nodeid, state, self.outcome)
-            session.exitstatus = self._config.hook.pytest_taguru_exitstatus(
-                session=session, report=self.outcome.report, exitstatus=int(exitstatus)
-            )
+            report = replace(self.outcome.report, error_status=state.error_status)
+            session.exitstatus = self._status(session, report, int(exitstatus))
         self._store.close()
         problems = [problem for error in state.fatal for problem in error.problems]
         complain(problems + state.notes)
@@ -105,12 +157,26 @@ class Gate:
         """The default, when no conftest chose otherwise."""
         return default_status(report, exitstatus)
 
+    def _status(self, session: pytest.Session, report: GateReport, exitstatus: int) -> int:
+        """What the hook says; a hook that fails counts as an error of the run."""
+        try:
+            status = self._config.hook.pytest_taguru_exitstatus(
+                session=session, report=report, exitstatus=exitstatus
+            )
+            return int(status)
+        except Exception as error:
+            self._state.fail(hook_error("pytest_taguru_exitstatus", error))
+            failed = replace(report, error_status=self._state.error_status)
+            return default_status(failed, exitstatus)
+
     def _counts(self) -> Counts:
         return Counts(
             selected=len(self._selected),
             other_failures=self._other_failures,
             interrupted=self._interrupted,
-            brackets_complete=bool(self._state.brackets) and not self._crashed,
+            brackets_complete=bool(self._state.brackets)
+            and self._senders <= self._ended | {_HERE}
+            and not self._internal_error,
         )
 
     def _end_recording(self, *, complete: bool) -> None:
@@ -126,7 +192,7 @@ class Gate:
         try:
             recorder.commit()
         except RunError as error:
-            self._state.fatal.append(error)
+            self._state.fail(error)
 
 
 class Reports:
@@ -144,4 +210,6 @@ class Reports:
             if report.skipped and isinstance(report.longrepr, tuple):
                 report.longrepr = (str(item.path), item.line, report.longrepr[2])
             item.block = None
+        if isinstance(item, EvalCase) and report.when == "setup" and report.failed:
+            setattr(report, FATAL, bool(item.config.stash[STATE].fatal))
         return report

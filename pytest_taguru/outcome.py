@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import traceback
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +57,7 @@ class GateReport:
     error_status: int | None
     #: Whether anything failed that is not a violated bound: ordinary tests, fixtures, hooks.
     other_failures: bool
-    #: Whether the user interrupted the run.
+    #: Whether the user (or a plugin of theirs) ended the run early.
     interrupted: bool
 
     @property
@@ -126,7 +127,7 @@ def conclude(config: pytest.Config, state: State, store: BlockStore, counts: Cou
             write_artifact(settings.out.path, settings.out.shown, head, store.encoded(), tail)
             written = True
         except RunError as error:
-            state.fatal.append(error)
+            state.fail(error)
     report = GateReport(
         complete=corpus is not None,
         judged=len(store),
@@ -136,7 +137,7 @@ def conclude(config: pytest.Config, state: State, store: BlockStore, counts: Cou
         case_violations=judgement.case_violations if judgement else 0,
         strict=tuple(summed.strict),
         baseline=(),
-        error_status=max((error.status for error in state.fatal), default=None),
+        error_status=state.error_status,
         other_failures=counts.other_failures,
         interrupted=counts.interrupted,
     )
@@ -197,7 +198,10 @@ def _extended(config: pytest.Config, head: Head, tail: Tail) -> Tail:
     artifact = without_cases(head, tail)
     artifact["extensions"] = {}
     before = copy.deepcopy(artifact)
-    config.hook.pytest_taguru_artifact(config=config, artifact=artifact)
+    try:
+        config.hook.pytest_taguru_artifact(config=config, artifact=artifact)
+    except Exception as error:
+        raise hook_error("pytest_taguru_artifact", error) from error
     extensions = artifact.get("extensions")
     changed = [
         key
@@ -217,6 +221,13 @@ def _extended(config: pytest.Config, head: Head, tail: Tail) -> Tail:
         baseline=tail.baseline,
         extensions=_plain(extensions),
     )
+
+
+def hook_error(hook: str, error: Exception) -> RunError:
+    """An implementation of a hook raised, where nothing may be raised any more."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f"{frames[-1].filename}:{frames[-1].lineno}: " if frames else ""
+    return RunError(f"{place}{hook} raised {type(error).__name__}: {error}")
 
 
 def _plain(extensions: dict[str, Any]) -> dict[str, Any]:

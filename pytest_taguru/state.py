@@ -33,6 +33,24 @@ class State:
         """Keep lines for stderr and the final section, each once."""
         self.notes += [line for line in dict.fromkeys(lines) if line not in self.notes]
 
+    def fail(self, error: EvaluationError) -> None:
+        """Keep what ends the run, each problem once."""
+        known = {problem for earlier in self.fatal for problem in earlier.problems}
+        problems = [problem for problem in error.problems if problem not in known]
+        if problems:
+            self.fatal.append(type(error)(*problems))
+
+    @property
+    def error_status(self) -> int | None:
+        """The status that the kept errors lead to: wrong input outweighs an incomplete run."""
+        return max((error.status for error in self.fatal), default=None)
+
+    def abandon_run(self) -> None:
+        """End a run that was cut short: what the corpus is now does not matter any more."""
+        run, self.run = self.run, None
+        if run is not None:
+            run.stop()
+
     def close_run(self) -> None:
         """Read the revision after the cases, once; a failure to is kept."""
         from .engine.errors import EvaluationError
@@ -43,7 +61,7 @@ class State:
         try:
             self.brackets.append(run.close())
         except EvaluationError as error:
-            self.fatal.append(error)
+            self.fail(error)
 
 
 STATE = pytest.StashKey[State]()

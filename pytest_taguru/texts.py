@@ -38,19 +38,23 @@ def skip_text(failed: Sequence[FailedCall]) -> str:
 def rerun_command(item: EvalCase) -> str:
     """A command line for this case alone, with the run's own options."""
     arguments = [str(argument) for argument in item.config.invocation_params.args]
+    # A worker of xdist was not started with the user's words, but it was told them.
+    arguments = getattr(item.config, "workerinput", {}).get("mainargv", ["", *arguments])[1:]
     flags: list[str] = []
-    pending = False
-    for argument in arguments:
-        if pending or argument.startswith("--taguru-"):
-            if argument != "--taguru-only":
-                flags.append(argument)
-            takes_value = argument.startswith("--taguru-") and "=" not in argument
-            pending = not pending and takes_value and argument not in _SWITCHES
+    words = iter(arguments)
+    for word in words:
+        name, equals, _ = word.partition("=")
+        if not name.startswith("--taguru-"):
+            continue
+        given = [word] if equals or name in _SWITCHES else [word, next(words, "")]
+        if name not in _NOT_AGAIN:
+            flags += given
     file = os.path.relpath(item.path, item.config.invocation_params.dir)
     return shlex.join(["pytest", *flags, "--taguru-only", f"{file}::{item.name}"])
 
 
 _SWITCHES = ("--taguru-assembly", "--taguru-only", "--taguru-strict")
+_NOT_AGAIN = ("--taguru-only", "--taguru-record")
 
 
 def complain(lines: Iterable[str]) -> None:

@@ -30,6 +30,7 @@ class _Parcel(Struct):
     brackets: list[Bracket]
     notes: list[str]
     fatal: list[_Problem]
+    interrupted: bool
 
 
 _DECODER = msgspec.json.Decoder(_Parcel)
@@ -41,6 +42,11 @@ class Worker:
     def __init__(self, config: pytest.Config, state: State) -> None:
         self._output: dict[str, Any] = config.workeroutput  # type: ignore[attr-defined]
         self._state = state
+        self._interrupted = False
+
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """Remember that a test, or somebody, ended this worker."""
+        self._interrupted |= not isinstance(excinfo.value, pytest.Session.Interrupted)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
@@ -53,23 +59,21 @@ class Worker:
             brackets=state.brackets,
             notes=state.notes,
             fatal=[_Problem(error.status, list(error.problems)) for error in state.fatal],
+            interrupted=self._interrupted,
         )
         self._output[KEY] = msgspec.json.encode(parcel).decode("utf-8")
 
 
-def receive(node: Any, state: State) -> bool:
-    """Add a worker's parcel to the controller's state; False if it brought none: a crash."""
-    text = getattr(node, "workeroutput", {}).get(KEY)
+def receive(node: Any, state: State) -> _Parcel | None:
+    """Add a worker's parcel to the controller's state; None if it brought none: a crash."""
+    text = getattr(node, "workeroutput", {}).pop(KEY, None)
     if text is None:
-        return False
+        return None
     parcel = _DECODER.decode(text)
     state.url, state.url_origin = parcel.url or state.url, parcel.url_origin or state.url_origin
     state.brackets += parcel.brackets
     state.note(parcel.notes)
     for problem in parcel.fatal:
         kind: type[EvaluationError] = InputError if problem.status == 2 else RunError
-        known = {line for error in state.fatal for line in error.problems}
-        lines = [line for line in problem.lines if line not in known]
-        if lines:
-            state.fatal.append(kind(*lines))
-    return True
+        state.fail(kind(*problem.lines))
+    return parcel
