@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import shutil
@@ -72,6 +71,20 @@ def run_shown(launcher: Launcher, example: Path, line: str) -> Run:
     return launcher.run(example, arguments, clean_environment(COLUMNS="80"))
 
 
+def make(*arguments: str, directory: Path) -> subprocess.CompletedProcess[str]:
+    """Run make as if not from within another make, which may be running these tests."""
+    outer = ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "VENV")
+    return subprocess.run(
+        ["make", *arguments],
+        cwd=directory,
+        env={name: value for name, value in clean_environment().items() if name not in outer},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
 def test_there_are_excerpts() -> None:
     assert sum(bool(command.shown) for command in RUN_IN_EXAMPLE) >= 2
 
@@ -100,15 +113,7 @@ def test_the_first_command_runs_the_example(tmp_path: Path) -> None:
     (fake / "python").chmod(0o755)
     (project / "pyproject.toml").touch()
     (project / "venv" / ".ready-to-run").touch()
-    ended = subprocess.run(
-        ["make", "example", "VENV=venv"],
-        cwd=project,
-        env=clean_environment(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    ended = make("example", "VENV=venv", directory=project)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert ended.stdout.endswith("The artifact is example_project/evaluation.json\n")
     assert (project / "example_project" / "evaluation.json").is_file()
@@ -117,13 +122,7 @@ def test_the_first_command_runs_the_example(tmp_path: Path) -> None:
 @pytest.mark.parametrize("target", ["example", "test", "live"])
 def test_the_targets_that_it_names_exist(target: str) -> None:
     assert f"$ make {target}\n" in README
-    subprocess.run(
-        ["make", "--dry-run", target],
-        cwd=PROJECT,
-        env={**os.environ, "MAKEFLAGS": ""},
-        capture_output=True,
-        check=True,
-    )
+    assert make("--dry-run", target, directory=PROJECT).returncode == 0
 
 
 def test_the_quick_start_is_valid_as_it_stands(launcher: Launcher, example: Path) -> None:
