@@ -50,7 +50,8 @@ def taguru_run(
     except EvaluationError as error:
         state.fail(error)
         request.session.shouldstop = "taguru: no case can be run"
-        pytest.fail("\n".join(f"taguru: {line}" for line in error.problems), pytrace=False)
+        text = "\n".join(f"taguru: {line}" for line in error.problems)
+        raise pytest.fail.Exception(text, pytrace=False) from None
     state.run = run
     run.look_ahead(*_coming(request, state))
     yield run
