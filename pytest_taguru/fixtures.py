@@ -11,7 +11,7 @@ from .engine.http import HttpTransport, new_session
 from .engine.recording import Recorder, Replayer
 from .engine.run import Run, strict_reason
 from .engine.target import parse_url
-from .junit import case_properties
+from .junit import case_properties, wants_properties
 from .state import STATE
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def taguru_case(request: pytest.FixtureRequest, taguru_run: Run) -> CaseBlock:
     item: EvalCase = request.node
     block = taguru_run.block(item.index)
     item.block = block
-    if request.config.stash[STATE].settings.junit_properties:
+    if wants_properties(request.config):
         properties = dict(case_properties(item, block))
         kept = [one for one in item.user_properties if one[0] not in properties]
         item.user_properties[:] = [*kept, *properties.items()]  # a rerun replaces its own

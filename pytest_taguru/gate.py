@@ -82,10 +82,11 @@ class Gate:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep a case's block; tell its violation from any other failure."""
+        # Taken off the report, which the terminal and others keep to the end.
+        encoded = report.__dict__.pop(BLOCK, None)
         if str(report.outcome) == "rerun":
             return  # An attempt of pytest-rerunfailures; the last one counts.
         index = self._case(report.nodeid)
-        encoded = getattr(report, BLOCK, None)
         if index is not None:
             if encoded is not None:
                 self._store.put(index, encoded.encode("utf-8"))

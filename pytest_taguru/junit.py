@@ -8,6 +8,7 @@ import pytest
 
 from .engine.metrics import CASE_METRICS, case_value
 from .engine.thresholds import STABILITY
+from .state import STATE
 from .texts import printable
 
 if TYPE_CHECKING:
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
     from .engine.blocks import CaseBlock
     from .outcome import Outcome
     from .state import State
+
+
+def wants_properties(config: pytest.Config) -> bool:
+    """Whether properties go anywhere: every report keeps a copy, so none are made in vain."""
+    asked = config.getoption("xmlpath", None) is not None
+    return asked and config.stash[STATE].settings.junit_properties
 
 
 def case_properties(item: EvalCase, block: CaseBlock) -> Iterator[tuple[str, str]]:
