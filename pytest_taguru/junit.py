@@ -79,35 +79,37 @@ def _verdicts(state: State, outcome: Outcome) -> Iterator[tuple[str, str, str]]:
     """(name, outcome, text) of each testcase of the gate."""
     report = outcome.report
     problems = [problem for error in state.fatal for problem in error.problems]
+    if not report.complete:
+        problems.append(f"cut short: {report.judged} of {report.selected} cases were judged")
     if problems:
         yield "run", "failed", "\n".join(problems)
-    if report.thresholds:
-        yield from _threshold_verdicts(state, outcome)
+    yield from _aggregate_verdicts(state, outcome)
+    gate = state.settings.gate
+    if gate and (gate.thresholds.cases.default or gate.thresholds.cases.overrides):
+        text = "\n".join(f"{one.case_id}: {one}" for one in report.case_violations)
+        yield "cases", "failed" if text else "passed", text
     if state.settings.strict:
         reasons = "\n".join(f"{one.case_id}: {one.reason}" for one in report.strict)
         yield "strict", "failed" if reasons else "passed", reasons
 
 
-def _threshold_verdicts(state: State, outcome: Outcome) -> Iterator[tuple[str, str, str]]:
-    report, gate = outcome.report.thresholds, state.settings.gate
-    assert report is not None
-    assert gate is not None
-    broken = {
-        violation.metric: violation for violation in report.broken if violation.scope != "case"
-    }
-    selected_all = outcome.report.selected == outcome.report.total
+def _aggregate_verdicts(state: State, outcome: Outcome) -> Iterator[tuple[str, str, str]]:
+    """Each bound on the whole set, and the stability of the corpus."""
+    report, gate = outcome.report, state.settings.gate
+    if gate is None:
+        return
+    broken = report.thresholds.broken if report.thresholds else []
+    violations = {violation.metric: violation for violation in broken if violation.scope != "case"}
     for metric in [*sorted(gate.thresholds.aggregate), STABILITY]:
-        violation = broken.get(metric)
+        violation = violations.get(metric)
         if violation:
             yield metric, "failed", str(violation)
-        elif metric != STABILITY and not selected_all:
+        elif report.thresholds is None:
+            yield metric, "skipped", "not judged: the run was cut short"
+        elif metric != STABILITY and report.selected != report.total:
             yield metric, "skipped", "not judged: only some cases were selected"
         else:
             yield metric, "passed", ""
-    cases = [violation for violation in report.broken if violation.scope == "case"]
-    if gate.thresholds.cases.default or gate.thresholds.cases.overrides:
-        text = "\n".join(f"{violation.case_id}: {violation}" for violation in cases)
-        yield "cases", "failed" if cases else "passed", text
 
 
 def _add_testcase(writer: Any, dataset: str, name: str, outcome: str, text: str) -> None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from .engine.run import Tally
     from .engine.store import BlockStore
-    from .engine.thresholds import Report
+    from .engine.thresholds import Report, Violation
     from .state import State
 
 
@@ -48,8 +48,8 @@ class GateReport:
     total: int
     #: The thresholds report of a complete run with a thresholds file.
     thresholds: Report | None
-    #: How many bounds on single cases are violated, also in a run that was cut short.
-    case_violations: int
+    #: The violated bounds on single cases, also of a run that was cut short.
+    case_violations: tuple[Violation, ...]
     #: Violations of --taguru-strict, and reasons of a baseline.
     strict: tuple[StrictViolation, ...]
     baseline: tuple[str, ...]
@@ -134,7 +134,7 @@ def conclude(config: pytest.Config, state: State, store: BlockStore, counts: Cou
         selected=counts.selected,
         total=total,
         thresholds=thresholds,
-        case_violations=judgement.case_violations if judgement else 0,
+        case_violations=judgement.case_violations if judgement else (),
         strict=tuple(summed.strict),
         baseline=(),
         error_status=state.error_status,

@@ -177,7 +177,7 @@ def _verdict(state: State, outcome: Outcome) -> Iterator[str]:
         yield "no thresholds: this run only reports"
     elif report.thresholds is None:
         if report.case_violations:
-            yield f"thresholds VIOLATED by {report.case_violations} bounds on single cases"
+            yield from _thresholds(list(report.case_violations), settings.gate.sha256[:12])
         else:
             yield "thresholds not judged"
     else:

@@ -174,9 +174,9 @@ class Judgement:
         self._skipped += skipped
 
     @property
-    def case_violations(self) -> int:
-        """How many bounds on single cases are violated so far."""
-        return len(self._violations)
+    def case_violations(self) -> tuple[Violation, ...]:
+        """The violations of bounds on single cases so far."""
+        return tuple(self._violations)
 
     def report(
         self, metrics: Mapping[str, Statistic], *, stable: bool, selection: tuple[int, int] | None

@@ -1,0 +1,3 @@
+"""The gate in every channel: selection, workers, JUnit XML, reporters, hooks."""
+
+from __future__ import annotations
