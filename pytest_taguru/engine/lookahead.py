@@ -14,7 +14,7 @@ V = TypeVar("V")
 
 
 class LookAhead(Generic[K, V]):
-    """Works on tasks in their order, at most `width` at a time and `width` results in stock.
+    """Works on tasks in their order: `width` at a time, at most twice as many begun, not taken.
 
     The threads are daemons: one that hangs in a read delays nobody's exit. After `stop` no
     further task is begun.
@@ -23,47 +23,57 @@ class LookAhead(Generic[K, V]):
     def __init__(self, tasks: Iterable[K], work: Callable[[K], V], width: int) -> None:
         self._work = work
         self._width = width
-        self._lock = threading.Condition()
+        self._changed = threading.Condition()
         self._waiting = deque(tasks)
+        self._order = {task: position for position, task in enumerate(self._waiting)}
+        #: Tasks that a thread has begun and nobody has taken yet.
         self._begun: set[K] = set()
         self._done: dict[K, V | BaseException] = {}
-        self._stopped = False
         for number in range(min(width, len(self._waiting))):
             threading.Thread(target=self._loop, name=f"taguru-{number}", daemon=True).start()
 
     def take(self, task: K) -> V:
-        """The result of a task, worked out now if it was not begun (or taken before).
+        """The result of a task; worked out here if it is not under way (or was taken before).
 
-        Raises what the work raised.
+        Raises what the work raised. Tasks before this one that nobody took are given up: they
+        were skipped.
         """
-        with self._lock:
-            if task not in self._begun and task in self._waiting:
-                # Out of turn: what was skipped is not wanted next, so let it wait.
-                self._waiting.remove(task)
-            while task in self._begun and task not in self._done:
-                self._lock.wait()
+        with self._changed:
+            self._forget_before(task)
             if task in self._begun:
+                self._changed.wait_for(lambda: task in self._done)
                 self._begun.discard(task)
                 outcome = self._done.pop(task)
-                self._lock.notify_all()
+                self._changed.notify_all()
                 if isinstance(outcome, BaseException):
                     raise outcome
                 return outcome
+            if self._waiting and self._waiting[0] == task:
+                self._waiting.popleft()
         return self._work(task)
 
     def stop(self) -> None:
         """Begin no further task. What is under way ends unseen."""
-        with self._lock:
-            self._stopped = True
+        with self._changed:
             self._waiting.clear()
-            self._lock.notify_all()
+            self._changed.notify_all()
+
+    def _forget_before(self, task: K) -> None:
+        place = self._order.get(task, -1)
+        while self._waiting and self._order[self._waiting[0]] < place:
+            self._waiting.popleft()
+        for earlier in [one for one in self._begun if self._order[one] < place]:
+            self._begun.discard(earlier)
+            self._done.pop(earlier, None)
+        self._changed.notify_all()
 
     def _loop(self) -> None:
         while True:
-            with self._lock:
-                while not self._stopped and self._waiting and len(self._begun) >= 2 * self._width:
-                    self._lock.wait()
-                if self._stopped or not self._waiting:
+            with self._changed:
+                self._changed.wait_for(
+                    lambda: not self._waiting or len(self._begun) < 2 * self._width
+                )
+                if not self._waiting:
                     return
                 task = self._waiting.popleft()
                 self._begun.add(task)
@@ -72,6 +82,7 @@ class LookAhead(Generic[K, V]):
                 outcome = self._work(task)
             except BaseException as error:
                 outcome = error
-            with self._lock:
-                self._done[task] = outcome
-                self._lock.notify_all()
+            with self._changed:
+                if task in self._begun:
+                    self._done[task] = outcome
+                    self._changed.notify_all()

@@ -1,0 +1,137 @@
+"""Running ahead: order, bounds, skipped tasks, errors and the end."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+
+import pytest
+
+from pytest_taguru.engine.lookahead import LookAhead
+
+PATIENCE = 10.0
+
+
+class Work:
+    """Work that begins at once and ends when it is told to."""
+
+    def __init__(self, *, free: bool = False) -> None:
+        self.begun: Counter[int] = Counter()
+        self.changed = threading.Condition()
+        self.most_at_once = 0
+        self._now = 0
+        self._free = threading.Event()
+        if free:
+            self.release()
+
+    def __call__(self, task: int) -> str:
+        with self.changed:
+            self.begun[task] += 1
+            self._now += 1
+            self.most_at_once = max(self.most_at_once, self._now)
+            self.changed.notify_all()
+        assert self._free.wait(PATIENCE)
+        with self.changed:
+            self._now -= 1
+        if task == 13:
+            raise ValueError("unlucky")
+        return f"result {task}"
+
+    def release(self) -> None:
+        """Let all work end, now and later."""
+        self._free.set()
+
+    def wait_begun(self, count: int) -> None:
+        """Until that many tasks have begun."""
+        with self.changed:
+            assert self.changed.wait_for(lambda: self.begun.total() >= count, PATIENCE)
+
+
+def threads_of_ours() -> list[threading.Thread]:
+    return [one for one in threading.enumerate() if one.name.startswith("taguru-")]
+
+
+def test_results_come_in_order_and_each_task_is_worked_on_once() -> None:
+    work = Work(free=True)
+    ahead = LookAhead(range(20, 120), work, 4)
+    wanted = [f"result {task}" for task in range(20, 120)]
+    assert [ahead.take(task) for task in range(20, 120)] == wanted
+    assert work.begun == Counter(range(20, 120))
+
+
+def test_at_most_width_are_in_flight_and_they_do_run_together() -> None:
+    work = Work()
+    ahead = LookAhead(range(20), work, 3)
+    work.wait_begun(3)
+    assert set(work.begun) == {0, 1, 2}
+    work.release()
+    assert [ahead.take(task) for task in range(10)] == [f"result {task}" for task in range(10)]
+    assert work.most_at_once == 3
+    ahead.stop()
+
+
+def test_without_takers_no_more_than_twice_the_width_is_begun() -> None:
+    work = Work(free=True)
+    ahead = LookAhead(range(50), work, 2)
+    work.wait_begun(4)
+    ahead.stop()
+    for thread in threads_of_ours():
+        thread.join(PATIENCE)
+    assert set(work.begun) == {0, 1, 2, 3}
+
+
+def test_what_the_work_raised_is_raised_to_the_taker_alone() -> None:
+    ahead = LookAhead([12, 13, 14], Work(free=True), 2)
+    assert ahead.take(12) == "result 12"
+    with pytest.raises(ValueError, match="unlucky"):
+        ahead.take(13)
+    assert ahead.take(14) == "result 14"
+
+
+def test_a_task_taken_again_is_worked_on_again() -> None:
+    work = Work(free=True)
+    ahead = LookAhead([1, 2], work, 2)
+    assert ahead.take(1) == "result 1"
+    assert ahead.take(1) == "result 1"
+    assert work.begun[1] == 2
+    assert ahead.take(2) == "result 2"
+    assert work.begun[2] == 1
+
+
+def test_a_task_that_was_never_announced_is_worked_on_here() -> None:
+    ahead = LookAhead([1], Work(free=True), 2)
+    assert ahead.take(99) == "result 99"
+    assert ahead.take(1) == "result 1"
+
+
+def test_skipped_tasks_do_not_hold_the_others_up() -> None:
+    work = Work(free=True)
+    ahead = LookAhead(range(40), work, 2)
+    work.wait_begun(4)
+    # Nobody takes 0 to 19: their places must become free, or 20 on would run one by one.
+    assert ahead.take(20) == "result 20"
+    work.wait_begun(6)
+    assert ahead.take(21) == "result 21"
+    assert not [task for task in work.begun if 4 < task < 20]
+    ahead.stop()
+
+
+def test_stop_begins_nothing_more_and_leaves_no_thread() -> None:
+    work = Work()
+    ahead = LookAhead(range(50), work, 3)
+    work.wait_begun(3)
+    ahead.stop()
+    work.release()
+    for thread in threads_of_ours():
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+    assert set(work.begun) == {0, 1, 2}
+
+
+def test_threads_are_daemons_so_that_a_hung_one_cannot_delay_the_exit() -> None:
+    work = Work()
+    ahead = LookAhead(range(5), work, 2)
+    work.wait_begun(2)
+    assert all(thread.daemon for thread in threads_of_ours())
+    ahead.stop()
+    work.release()
