@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from heapq import nsmallest
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -81,18 +82,20 @@ def _worst_lines(comparison: Comparison) -> list[str]:
 
 def worst_cases(comparison: Comparison) -> list[CaseChange]:
     """The ten cases that lost most: by the sum of their lost shares, then of their sources."""
-    regressed = [change for change in comparison.changes if change.kind == "regressed"]
-    return sorted(regressed, key=_loss)[:_WORST]
+    regressed = (change for change in comparison.changes if change.kind == "regressed")
+    return nsmallest(_WORST, regressed, key=_loss)
 
 
 def _loss(change: CaseChange) -> tuple[float, float, str]:
     shares = sources = 0.0
     for metric in change.metrics:
-        lost = min(metric.delta or 0.0, 0.0)
+        delta = metric.delta
+        if delta is None or delta > 0:
+            continue
         if metric.metric == "diversity.sources":
-            sources += lost
+            sources += delta
         else:
-            shares += lost
+            shares += delta
     return shares, sources, change.case_id
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 from pathlib import Path
@@ -118,6 +119,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
     parser = _parser()
     options = parser.parse_intermixed_args(argv)
+    collecting = gc.isenabled()
+    gc.disable()  # of all the cases nothing is garbage, and looking for it takes a while
+    try:
+        return _run(parser, options)
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     # A case id may hold what the terminal's encoding does not; that must not end in a traceback.
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
