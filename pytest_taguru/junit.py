@@ -33,6 +33,14 @@ def case_properties(item: EvalCase, block: CaseBlock) -> Iterator[tuple[str, str
         value = case_value(metric, block)
         if value is not None:
             yield metric, f"{value:g}" if value == int(value) else f"{value:.6f}"
+    baseline = item.config.stash[STATE].settings.baseline
+    if baseline is not None:
+        values = {
+            name: value for name in CASE_METRICS if (value := case_value(name, block)) is not None
+        }
+        for change in baseline.earlier.regressions(block.case_id, values):
+            before, after = change.sides.base, change.sides.head
+            yield f"regressed.{change.metric}", f"{before:.6f} -> {after:.6f}"
 
 
 def report_gate(config: pytest.Config, nodeid: str, state: State, outcome: Outcome) -> None:
@@ -88,6 +96,9 @@ def _verdicts(state: State, outcome: Outcome) -> Iterator[tuple[str, str, str]]:
     if gate and (gate.thresholds.cases.default or gate.thresholds.cases.overrides):
         text = "\n".join(f"{one.case_id}: {one}" for one in report.case_violations)
         yield "cases", "failed" if text else "passed", text
+    if outcome.comparison and state.settings.baseline and state.settings.baseline.is_gate:
+        text = "\n".join(report.baseline)
+        yield "baseline", "failed" if text else "passed", text
     if state.settings.strict:
         reasons = "\n".join(f"{one.case_id}: {one.reason}" for one in report.strict)
         yield "strict", "failed" if reasons else "passed", reasons

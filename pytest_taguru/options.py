@@ -39,6 +39,21 @@ def add_options(parser: pytest.Parser) -> None:
     flag("concurrency", "N", "Cases in flight (default: 8; 1 if a latency is bounded).")
     switch("only", "Collect nothing but the dataset.")
     switch("strict", "An unmet expectation or a failed call is a violation too.")
+    flag("baseline", "FILE", "An earlier artifact to compare the run with.")
+
+    def repeatable(name: str, metavar: str, text: str) -> None:
+        group.addoption(f"--taguru-{name}", action="append", default=[], metavar=metavar, help=text)
+
+    repeatable(
+        "baseline-fail-on",
+        "KIND",
+        "Violated if the baseline has any: regressed, removed or warnings (repeatable).",
+    )
+    repeatable(
+        "max-drop",
+        "METRIC=VALUE",
+        "Violated if the metric's mean over the paired cases drops by more (repeatable).",
+    )
     flag("record", "FILE", "Write every exchange to FILE. It will hold text of the corpus.")
     flag("replay", "FILE", "Answer from a recording instead of a server.")
 
@@ -47,6 +62,7 @@ def add_options(parser: pytest.Parser) -> None:
     parser.addini("taguru_config", "An env file, relative to this ini file.", default=None)
     parser.addini("taguru_out", "The artifact, relative to this ini file.", default=None)
     parser.addini("taguru_thresholds", "Bounds, relative to this ini file.", default=None)
+    parser.addini("taguru_baseline", "An earlier artifact, relative to this file.", default=None)
     parser.addini("taguru_assembly", "Ask for evidence packages.", type="bool", default=False)
     parser.addini("taguru_rerank", "The rerank model.", default=None)
     parser.addini("taguru_strict", "Unmet is violated.", type="bool", default=False)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from .engine.artifact import (
     EvalInput,
@@ -21,6 +22,7 @@ from .engine.artifact import (
     without_cases,
     write_artifact,
 )
+from .engine.baseline import against
 from .engine.cases import assembly_warning
 from .engine.corpus import Corpus, merge_brackets
 from .engine.errors import RunError
@@ -30,6 +32,7 @@ from .engine.run import tally
 if TYPE_CHECKING:
     import pytest
 
+    from .engine.comparison import Comparison
     from .engine.run import Tally
     from .engine.store import BlockStore
     from .engine.thresholds import Report, Violation
@@ -75,6 +78,8 @@ class Outcome:
     tally: Tally
     corpus: Corpus | None
     warnings: tuple[str, ...]
+    #: The comparison with the baseline of a complete run that has one.
+    comparison: Comparison | None
     #: Whether evaluation.json was written.
     written: bool
 
@@ -119,9 +124,24 @@ def conclude(config: pytest.Config, state: State, store: BlockStore, counts: Cou
     if judgement and corpus:
         thresholds = judgement.report(summed.metrics, stable=corpus.stable, selection=selection)
     warnings = _warnings(state, store)
-    written = False
+    written, comparison = False, None
+    baseline: tuple[str, ...] = ()
     if corpus:
         head, tail = _parts(state, summed, corpus, thresholds, selection, warnings)
+        if settings.baseline:
+            unselected = {
+                case.case_id
+                for index, case in enumerate(settings.dataset.cases)
+                if index not in store
+            }
+            comparison, compared = against(
+                settings.baseline,
+                without_cases(head, tail),
+                store.encoded(),
+                unselected=unselected,
+            )
+            baseline = tuple(compared.reasons)
+            tail = replace(tail, baseline=compared)
         try:
             tail = _extended(config, head, tail)
             write_artifact(settings.out.path, settings.out.shown, head, store.encoded(), tail)
@@ -136,12 +156,19 @@ def conclude(config: pytest.Config, state: State, store: BlockStore, counts: Cou
         thresholds=thresholds,
         case_violations=judgement.case_violations if judgement else (),
         strict=tuple(summed.strict),
-        baseline=(),
+        baseline=baseline,
         error_status=state.error_status,
         other_failures=counts.other_failures,
         interrupted=counts.interrupted,
     )
-    return Outcome(report=report, tally=summed, corpus=corpus, warnings=warnings, written=written)
+    return Outcome(
+        report=report,
+        tally=summed,
+        corpus=corpus,
+        warnings=warnings,
+        comparison=comparison,
+        written=written,
+    )
 
 
 def _warnings(state: State, store: BlockStore) -> tuple[str, ...]:
@@ -215,12 +242,7 @@ def _extended(config: pytest.Config, head: Head, tail: Tail) -> Tail:
         )
     if not extensions:
         return tail
-    return Tail(
-        metrics=tail.metrics,
-        strict=tail.strict,
-        baseline=tail.baseline,
-        extensions=_plain(extensions),
-    )
+    return replace(tail, extensions=_plain(extensions))
 
 
 def hook_error(hook: str, error: Exception) -> RunError:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from .engine.baseline import load_baseline
 from .engine.budget import limits
 from .engine.dataset import load_dataset
 from .engine.errors import EvaluationError, InputError, RunError
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     import pytest
 
+    from .engine.baseline import Baseline
     from .engine.blocks import Limits
     from .engine.dataset import Dataset
     from .engine.recording import Exchange
@@ -59,6 +61,7 @@ class Settings:
     concurrency: int
     #: Whether the number was chosen for the latencies' sake.
     concurrency_for_latency: bool
+    baseline: Baseline | None
     record: File | None
     replay: list[Exchange] | None
     junit_properties: bool
@@ -114,6 +117,7 @@ class _Reader:
         variables = self._try(self._variables)
         found = self._try(lambda: self._target(variables or {})) if variables is not None else None
         out = self._try(self._out)
+        baseline = self._try(self._baseline)
         record, replay = self._recordings()
         if self._problems or not (dataset and context and found and out):
             raise self._raised()
@@ -131,6 +135,7 @@ class _Reader:
             strict=self._switch("strict"),
             concurrency=workers or concurrency or (1 if latency else DEFAULT_CONCURRENCY),
             concurrency_for_latency=latency and not workers,
+            baseline=baseline,
             record=record,
             replay=replay,
             junit_properties=bool(config.getini("taguru_junit_properties")),
@@ -230,6 +235,20 @@ class _Reader:
         if not (self._config.option.collectonly or is_worker(self._config)):
             check_writable(out.path, out.shown)
         return out
+
+    def _baseline(self) -> Baseline | None:
+        file = self._file("baseline")
+        fail_on = self._config.getoption("taguru_baseline_fail_on")
+        max_drop = self._config.getoption("taguru_max_drop")
+        if file is not None:
+            return load_baseline(file.path, file.shown, fail_on, max_drop)
+        for given, flag in (
+            (fail_on, "--taguru-baseline-fail-on"),
+            (max_drop, "--taguru-max-drop"),
+        ):
+            if given:
+                raise InputError(f"{flag} needs --taguru-baseline")
+        return None
 
     def _recordings(self) -> tuple[File | None, list[Exchange] | None]:
         record = self._try(lambda: self._file("record"))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import UNSET
 
+from .changes_view import summary_lines
 from .engine.blocks import CitationCheck, QuoteCheck
 from .engine.client import segment
 from .settings import worker_count
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     import pytest
 
+    from .engine.baseline import Baseline
     from .engine.metrics import Statistic
     from .engine.thresholds import Violation
     from .gate import Gate
@@ -184,6 +186,8 @@ def _verdict(state: State, outcome: Outcome) -> Iterator[str]:
         yield from _thresholds(report.thresholds.broken, settings.gate.sha256[:12])
     if settings.strict:
         yield from _strict(outcome)
+    if settings.baseline:
+        yield from _baseline(settings.baseline, outcome)
     if outcome.written:
         yield f"wrote {settings.out.shown}"
 
@@ -214,3 +218,20 @@ def _strict(outcome: Outcome) -> Iterator[str]:
         yield f"  case {violation.case_id}: {violation.reason}"
     if len(broken) > SHOWN_VIOLATIONS:
         yield f"  … and {len(broken) - SHOWN_VIOLATIONS} more cases"
+
+
+def _baseline(baseline: Baseline, outcome: Outcome) -> Iterator[str]:
+    comparison, broken = outcome.comparison, outcome.report.baseline
+    if comparison is None:
+        yield f"baseline {baseline.artifact.shown}: not compared"
+        return
+    yield f"baseline {baseline.artifact.shown} ({baseline.sha256[:12]}):"
+    for warning in comparison.warnings:
+        yield f"  warning: {warning}"
+    for line in summary_lines(comparison):
+        yield f"  {line}" if line else ""
+    if broken:
+        yield f"baseline VIOLATED: {len(broken)} reason{'s' if len(broken) > 1 else ''}"
+        yield from (f"  {reason}" for reason in broken)
+    elif baseline.is_gate:
+        yield "baseline passed"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from .baseline import BaselineReport
 from .blocks import Limits
 from .corpus import Corpus
 from .dataset import DEFAULT_LIMIT
@@ -93,7 +94,7 @@ class Tail(Struct, frozen=True, kw_only=True):
 
     metrics: dict[str, Distribution | Ratio] | dict[str, Any]
     strict: StrictReport | UnsetType = UNSET
-    baseline: Any = UNSET
+    baseline: BaselineReport | UnsetType = UNSET
     extensions: dict[str, Any] | UnsetType = UNSET
 
 

@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import replace
 
 from .errors import InputError
 from .statistics import TOLERANCE, PairedStatistics, paired_statistics
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
 #: The metrics that make a case better or worse, in the order in which a change lists them.
 DECIDING = (
@@ -87,7 +88,12 @@ class Selection(Struct, frozen=True, kw_only=True):
     total: _Natural = 0
 
 
+class _EvalInput(Struct, frozen=True, kw_only=True):
+    name: str | None = None
+
+
 class _Inputs(Struct, frozen=True, kw_only=True):
+    eval: _EvalInput = _EvalInput()
     context: str = ""
     budget: _Budget | None = None
     selection: Selection | None = None
@@ -183,6 +189,7 @@ _SHAPES: dict[str, type[_Distribution | _Count]] = {
     "count": _Count,
 }
 _DECODER = msgspec.json.Decoder(_Document)
+_CASE_DECODER = msgspec.json.Decoder(_Case)
 
 
 class Artifact(Struct, frozen=True, kw_only=True):
@@ -206,6 +213,12 @@ def read_artifact(file: Path, shown: str) -> Artifact:
                 f" reads {STAMP} only"
             )
     return Artifact(shown=shown, document=document)
+
+
+def artifact_of(shown: str, document: Mapping[str, Any], cases: Iterable[bytes]) -> Artifact:
+    """The same of a run that is not written yet: its keys but `cases`, and its encoded blocks."""
+    read = msgspec.convert(document, _Document)
+    return Artifact(shown=shown, document=replace(read, cases=[*map(_CASE_DECODER.decode, cases)]))
 
 
 @contextmanager
@@ -629,6 +642,24 @@ def _one_sided(
                 if value is not None
             ],
         )
+
+
+class Earlier:
+    """The cases of an earlier run, to set single cases of a later one against."""
+
+    def __init__(self, artifact: Artifact) -> None:
+        self._cases = _Cases(artifact.document.cases)
+
+    def regressions(self, case_id: str, values: Mapping[str, float]) -> list[MetricChange]:
+        """The deciding metrics in which a case got worse; `values` has those that it computed."""
+        place = self._cases.places.get(case_id)
+        if place is None:
+            return []
+        return [
+            MetricChange(name, Sides(before, values[name]), values[name] - before, "regressed")
+            for name, before in zip(DECIDING, self._cases.rows[place], strict=True)
+            if before is not None and name in values and values[name] - before < -TOLERANCE
+        ]
 
 
 # -- aggregates ------------------------------------------------------------------------------
