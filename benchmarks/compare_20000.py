@@ -129,16 +129,19 @@ def _run(command: list[str], directory: Path) -> float:
 
 def report(measured: dict[str, tuple[list[float], float]], cases: int, size: float) -> None:
     """Print the table."""
-    print(f"2 artifacts of {cases} cases, {size:.0f} MB together, Python {sys.version.split()[0]}")
-    print(f"{'':22}{'median s':>10}{'best s':>10}{'worst s':>10}{'peak MB':>10}")
+    lines = [
+        f"2 artifacts of {cases} cases, {size:.0f} MB together, Python {sys.version.split()[0]}",
+        f"{'':22}{'median s':>10}{'best s':>10}{'worst s':>10}{'peak MB':>10}",
+    ]
     for name, (seconds, peak) in measured.items():
-        middle = statistics.median(seconds)
-        print(f"{name:22}{middle:>10.3f}{min(seconds):>10.3f}{max(seconds):>10.3f}{peak:>10.0f}")
+        figures = (statistics.median(seconds), min(seconds), max(seconds))
+        lines.append(f"{name:22}{''.join(f'{it:>10.3f}' for it in figures)}{peak:>10.0f}")
     if "taguru" in measured:
         ours, theirs = (statistics.median(seconds) for seconds, _ in measured.values())
-        print(f"ratio {ours / theirs:.2f} (aim: at most {LIMIT})")
+        lines.append(f"ratio {ours / theirs:.2f} (aim: at most {LIMIT})")
     else:
-        print("no `taguru` found: nothing to compare with")
+        lines.append("no `taguru` found: nothing to compare with")
+    sys.stdout.write("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

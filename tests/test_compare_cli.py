@@ -454,3 +454,33 @@ def test_an_artifact_from_a_pipe(tmp_path: Path) -> None:
         check=True,
     )
     assert b"1 improved, 1 regressed" in done.stdout
+
+
+# -- the documentation -----------------------------------------------------------------------
+
+DOCS = TESTS.parent / "docs"
+COMMANDS = [
+    line.removeprefix("$ taguru-eval-compare ")
+    for page in ("comparing.md", "baselines.md")
+    for line in (DOCS / page).read_text("utf-8").splitlines()
+    if line.startswith("$ taguru-eval-compare ")
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_of_the_documentation(command: str, cli: Cli) -> None:
+    shutil.copy(MIXED[0], "baseline.json")
+    shutil.copy(MIXED[1], "evaluation.json")
+    bounds = {"taguru_evaluate_thresholds": 1, "aggregate": {"recall.mrr": {"min": 0.9}}}
+    Path("thresholds.json").write_text(json.dumps(bounds), "utf-8")
+    status, out, err = cli(*command.split())
+    assert status == (3 if "--" in command else 0)
+    assert out
+    assert "Traceback" not in err
+
+
+def test_the_rows_shown_in_the_documentation_are_real(cli: Cli) -> None:
+    page = (DOCS / "comparing.md").read_text("utf-8")
+    shown = page.partition("```text\n")[2].partition("```")[0].splitlines()
+    printed = {" ".join(line.split()) for line in cli(*MIXED)[1].splitlines()}
+    assert {" ".join(line.split()) for line in shown} <= printed
