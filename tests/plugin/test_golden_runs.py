@@ -101,6 +101,29 @@ def test_a_run_over_http_is_as_recorded(golden: Golden, workspace: Workspace) ->
     assert server.request_counts == golden.requests
 
 
+@pytest.mark.parametrize(
+    "golden",
+    [run for run in RUNS if run.directory.name in ("assembly", "thresholds-fail")],
+    ids=lambda golden: golden.name,
+)
+@pytest.mark.parametrize("flag", ["--taguru-concurrency=1", "--taguru-concurrency=32", "-n2"])
+def test_the_order_of_requests_does_not_matter(
+    flag: str, golden: Golden, workspace: Workspace
+) -> None:
+    workspace.corpus(golden.corpus)
+    with replay(Recording.load(golden.recording_file)) as server:
+        run = workspace.evaluate(server.url, flag, *golden.flags, context=golden.context)
+    assert_as_recorded(run, golden)
+    asked, recorded = server.request_counts, golden.requests
+    if flag == "-n2":  # each worker opens and closes the run for itself
+        asked, recorded = only_of_cases(asked), only_of_cases(recorded)
+    assert asked == recorded
+
+
+def only_of_cases(counts: Counter[str]) -> Counter[str]:
+    return Counter({key: n for key, n in counts.items() if json.loads(key)[0] == "POST"})
+
+
 @pytest.mark.parametrize("golden", golden_runs("sake"), ids=lambda golden: golden.name)
 def test_a_run_from_a_recording_needs_no_server(golden: Golden, workspace: Workspace) -> None:
     workspace.corpus(golden.corpus)

@@ -298,6 +298,8 @@ def plain(bystander: Workspace) -> Workspace:
         (["--taguru-record=a.jsonl", "--taguru-replay=b.jsonl"], "--taguru-record"),
         (["--taguru-replay=nowhere.jsonl"], "nowhere.jsonl"),
         (["--taguru-config=nowhere.env"], "nowhere.env"),
+        (["--taguru-record=a.jsonl", "-n2"], "--taguru-record"),
+        (["--dist=each", "-n2"], "each"),
     ],
 )
 def test_flags_that_are_refused(
