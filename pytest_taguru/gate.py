@@ -49,7 +49,7 @@ class Gate:
         self._interrupted = False
         self._internal_error = False
         self._fatal_shown = False
-        #: Workers of xdist that sent blocks, and those that came to a proper end.
+        #: Workers of xdist that sent blocks, and those that then read the corpus once more.
         self._senders: set[str] = set()
         self._ended: set[str] = set()
         self.outcome: Outcome | None = None
@@ -128,8 +128,9 @@ class Gate:
 
         parcel = receive(node, self._state)
         if parcel is not None:
-            self._ended.add(node.gateway.id)
             self._interrupted |= parcel.interrupted
+            if parcel.brackets:
+                self._ended.add(node.gateway.id)
 
     # -- the end -----------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ import pytest
 from .engine.metrics import CASE_METRICS, case_value
 from .engine.thresholds import STABILITY
 from .state import STATE
+from .terminal import cut_short
 from .texts import printable
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def _verdicts(state: State, outcome: Outcome) -> Iterator[tuple[str, str, str]]:
     report = outcome.report
     problems = [problem for error in state.fatal for problem in error.problems]
     if not report.complete:
-        problems.append(f"cut short: {report.judged} of {report.selected} cases were judged")
+        problems.append(cut_short(outcome))
     if problems:
         yield "run", "failed", "\n".join(problems)
     yield from _aggregate_verdicts(state, outcome)

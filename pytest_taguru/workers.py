@@ -47,6 +47,8 @@ class Worker:
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Remember that a test, or somebody, ended this worker."""
         self._interrupted |= not isinstance(excinfo.value, pytest.Session.Interrupted)
+        if type(excinfo.value) is KeyboardInterrupt:
+            self._state.abandon_run()  # asking once more could take as long as it likes
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
