@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.support.artifact_diff import differences
+from tests.support.live import find_binary
 from tests.support.runs import PROJECT, clean_environment
 
 if TYPE_CHECKING:
@@ -46,17 +46,6 @@ class Example:
 def example(launcher: Launcher, tmp_path: Path) -> Example:
     """A copy of the example project."""
     return Example(launcher, tmp_path / "example")
-
-
-@pytest.fixture
-def taguru_binary() -> str:
-    """The real server's program."""
-    found = os.environ.get("TAGURU_TEST_BIN") or shutil.which("taguru")
-    if found is None:
-        if os.environ.get("TAGURU_REQUIRE_LIVE") == "1":
-            pytest.fail("the real server is required, and there is none: make server")
-        pytest.skip("there is no taguru server: make server")
-    return found
 
 
 def test_without_the_flag_only_the_ordinary_tests_run(example: Example) -> None:
@@ -143,23 +132,23 @@ def test_the_recording_holds_nothing_but_the_corpus(example: Example) -> None:
 
 
 @pytest.mark.live
-def test_the_recording_is_what_a_real_server_says(example: Example, taguru_binary: str) -> None:
+def test_the_recording_is_what_a_real_server_says(example: Example) -> None:
     recorded = example.run(*REPLAYED).artifact()
     run = example.run(
-        "--taguru-eval=eval.jsonl", TAGURU_EXAMPLE_LIVE="1", TAGURU_TEST_BIN=taguru_binary
+        "--taguru-eval=eval.jsonl", TAGURU_EXAMPLE_LIVE="1", TAGURU_TEST_BIN=str(find_binary())
     )
     assert run.status == 0, run.shown
     assert differences(recorded, run.artifact()) == []
 
 
 @pytest.mark.live
-def test_the_conftest_stops_the_server_it_started(example: Example, taguru_binary: str) -> None:
+def test_the_conftest_stops_the_server_it_started(example: Example) -> None:
     record = "--taguru-record=fresh.jsonl"
     run = example.run(
         "--taguru-eval=eval.jsonl",
         record,
         TAGURU_EXAMPLE_LIVE="1",
-        TAGURU_TEST_BIN=taguru_binary,
+        TAGURU_TEST_BIN=str(find_binary()),
     )
     assert run.status == 0, run.shown
     assert "fixture taguru_url" in run.stdout
