@@ -134,21 +134,26 @@ def _run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
-        status = _judge(parser, options) if _judging(options) else _compare(parser, options)
-        sys.stdout.flush()
+        return _judge(parser, options) if _judging(options) else _compare(parser, options)
     except EvaluationError as error:
         for problem in error.problems:
             _complain(problem)
         return error.status
+
+
+def _show(text: str) -> None:
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
     except BrokenPipeError:
-        # The reader has seen enough; nothing is left to say, not even at exit.
+        # The reader has seen enough; what is left to say must not fail at exit again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    return status
 
 
 def _complain(line: str) -> None:
-    sys.stderr.write(f"{PROGRAM}: {line}\n")
+    from .changes_view import printable  # not needed as long as all is well
+
+    sys.stderr.write(f"{PROGRAM}: {printable(line)}\n")
 
 
 def _judging(options: argparse.Namespace) -> bool:
@@ -178,15 +183,15 @@ def _compare(parser: argparse.ArgumentParser, options: argparse.Namespace) -> in
     failed = reasons(comparison, options.fail_on, max_drop)
     write_atomically(Path(out), out, [comparison.lines()])
     if options.format == "markdown":
-        sys.stdout.write(view.markdown(comparison, shown=out, failed=failed))
+        _show(view.markdown(comparison, shown=out, failed=failed))
     elif options.format == "json":
-        sys.stdout.write(view.as_json(comparison, shown=out, failed=failed).decode() + "\n")
+        _show(view.as_json(comparison, shown=out, failed=failed).decode() + "\n")
     else:
         lines = view.summary_lines(comparison, shown=out, failed=failed, colour=_colour())
-        sys.stdout.write("\n".join(lines) + "\n")
+        _show("\n".join(lines) + "\n")
         return VIOLATED if failed else 0
     for reason in failed:
-        _complain(f"failed: {view.printable(reason)}")
+        _complain(f"failed: {reason}")
     return VIOLATED if failed else 0
 
 
@@ -235,16 +240,16 @@ def _judge(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
         Path(options.judge), options.judge, Path(options.thresholds), options.thresholds
     )
     if options.format == "json":
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(report), indent=2).decode() + "\n")
+        _show(msgspec.json.format(msgspec.json.encode(report), indent=2).decode() + "\n")
         return 0 if report.passed else VIOLATED
     skipped = report.skipped if isinstance(report.skipped, list) else []
-    for line in skipped:
-        sys.stdout.write(f"skipped: {printable(line)}\n")
+    lines = [f"skipped: {line}" for line in skipped]
     for violation in report.broken:
         where = f"case {violation.case_id}: " if isinstance(violation.case_id, str) else ""
-        sys.stdout.write(f"violated: {printable(f'{where}{violation}')}\n")
+        lines.append(f"violated: {where}{violation}")
     verdict = "passed" if report.passed else f"failed, {len(report.broken)} violation(s)"
-    sys.stdout.write(f"{options.judge} by {options.thresholds}: {verdict}\n")
+    lines.append(f"{options.judge} by {options.thresholds}: {verdict}")
+    _show("".join(f"{printable(line)}\n" for line in lines))
     return 0 if report.passed else VIOLATED
 
 

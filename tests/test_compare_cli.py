@@ -385,11 +385,21 @@ def test_a_partial_run_has_no_aggregate_bounds(cli: Cli) -> None:
     )
 
 
+LATER, ODD = (
+    json.dumps({"inputs": {}, "corpus": {"stable": True}, "cases": [], **fields})
+    for fields in (
+        {"taguru_evaluation": 2, "metrics": {}},
+        {"taguru_evaluation": 1, "metrics": {"recall.mrr": {"n": "many"}}},
+    )
+)
+
+
 @pytest.mark.parametrize(
     ("judged", "thresholds", "said"),
     [
         ("{}", "{}", "a.json: "),
-        ('{"taguru_evaluation": 2}', "{}", "a.json: "),
+        (LATER, "{}", "a.json: taguru_evaluation is 2, and this version reads 1 only"),
+        (ODD, '{"taguru_evaluate_thresholds": 1}', "a.json: metrics.recall.mrr: "),
         (None, '{"taguru_evaluate_thresholds": 2}', "t.json: "),
         (
             None,
@@ -442,6 +452,23 @@ def test_output_that_the_terminal_cannot_show(tmp_path: Path) -> None:
     )
     assert "\\u9752\\u5dba: recall.mrr" in done.stdout
     assert done.stderr == ""
+
+
+def test_a_reader_that_has_seen_enough_changes_no_status(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as nobody:
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest_taguru.compare", *MIXED, "--fail-on", "regressed"],
+            cwd=tmp_path,
+            stdout=nobody,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 3
+    assert "Traceback" not in done.stderr
+    assert "BrokenPipe" not in done.stderr
 
 
 @pytest.mark.skipif(not Path("/dev/stdin").exists(), reason="no such file here")

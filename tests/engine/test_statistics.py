@@ -92,6 +92,25 @@ def test_expanded_p_is_nearer_to_the_full_count_than_draws_would_be(pairs: int) 
         assert abs(found - exact) < 1.2 * scatter
 
 
+@pytest.mark.parametrize("steps", [(0.5, 1 / 3), (0.25, 1.0), (1.0, 2**0.5 / 2)])
+def test_expanded_p_of_unlike_pairs(steps: tuple[float, float]) -> None:
+    """Against the full count: two binomials, one for each size of difference."""
+    one, other = steps
+    each = 20
+    moved = [one] * 14 + [-one] * 6 + [other] * 13 + [-other] * 7
+    observed = abs(sum(moved)) - 1e-9
+    weights = [comb(each, k) / 2**each for k in range(each + 1)]
+    exact = sum(
+        weights[i] * weights[j]
+        for i in range(each + 1)
+        for j in range(each + 1)
+        if abs(one * (2 * i - each) + other * (2 * j - each)) >= observed
+    )
+    found, method = ours.sign_flip(moved, 300)
+    assert method == "expansion"
+    assert abs(found - exact) < 2 * (exact * (1 - exact) / 10_000) ** 0.5
+
+
 def test_few_dominating_pairs_are_drawn_however_many_there_are() -> None:
     moved = [-1.0, -1.0, 1.0] + [1e-6] * 300
     found, method = ours.sign_flip(moved, 5000)
@@ -112,6 +131,12 @@ def test_nothing_moved() -> None:
 def test_all_moved_alike() -> None:
     interval = ours.bootstrap([-0.25] * 9, 9)
     assert (interval.low, interval.high) == (-0.25, -0.25)
+
+
+def test_many_that_moved_alike_but_for_rounding() -> None:
+    interval = ours.bootstrap([0.3 - 0.5, -0.2] * 5000, 10_000)
+    assert interval.low == pytest.approx(-0.2)
+    assert interval.high == pytest.approx(-0.2)
 
 
 def test_one_of_ten_pairs() -> None:
