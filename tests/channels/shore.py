@@ -133,7 +133,7 @@ class Shore:
 
 
 #: Plugins that a started run does not want.
-PLAIN = ("-p", "no:hypothesispytest", "-p", "no:anyio", "-p", "no:randomly")
+PLAIN = ("-p", "no:hypothesispytest", "-p", "no:anyio")
 
 
 def section(run: Run) -> list[str]:

@@ -84,7 +84,7 @@ def test_without_xdist_installed(workspace: Workspace) -> None:
     shore = Shore(workspace=workspace, missing=["kelp"])
     workspace.write("blocked/xdist/__init__.py", "raise ImportError('xdist is not installed')\n")
     blocked = str(shore.directory / "blocked")
-    without = ["-p", "no:xdist", "-p", "no:xdist.looponfail", "-p", "no:randomly"]
+    without = ["-p", "no:xdist", "-p", "no:xdist.looponfail"]
     workspace.write(
         "test_shore.py",
         "import pytest\n\n\ndef test_tide():\n"

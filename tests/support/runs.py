@@ -48,6 +48,20 @@ class Run:
         return json.loads((self.directory / name).read_text("utf-8"))
 
 
+#: Plugins that would reorder, repeat or decorate a run; tests/companions try them one by one.
+COMPANIONS = (
+    "html",
+    "html_fixtures",
+    "metadata",
+    "pytest-split",
+    "pytest_cov",
+    "pytest_jsonreport",
+    "randomly",
+    "rerunfailures",
+    "timeout",
+)
+
+
 def clean_environment(**extra: str) -> dict[str, str]:
     """The environment for a run: nothing of ours, of pytest's or of a proxy's in it."""
     dropped = ("TAGURU_", "OTEL_", "PYTEST_")
@@ -56,7 +70,8 @@ def clean_environment(**extra: str) -> dict[str, str]:
         for name, value in os.environ.items()
         if not name.startswith(dropped) and not name.lower().endswith("_proxy")
     }
-    return {**kept, "COLUMNS": "120", "NO_COLOR": "1", **extra}
+    alone = " ".join(f"-p no:{name}" for name in COMPANIONS)
+    return {**kept, "COLUMNS": "120", "NO_COLOR": "1", "PYTEST_ADDOPTS": alone, **extra}
 
 
 class Launcher:
