@@ -145,4 +145,5 @@ def section(run: Run) -> list[str]:
     assert len(starts) == 1, run.shown
     after = lines[starts[0] + 1 :]
     ends = [at for at, line in enumerate(after) if line.startswith("===")]
-    return [line.strip() for line in after[: ends[0] if ends else None]]
+    shown = [line.strip() for line in after[: ends[0] if ends else None]]
+    return shown[:-1] if shown and not shown[-1] else shown
