@@ -25,12 +25,22 @@ MAX_MESSAGE_BYTES = 200
 T = TypeVar("T")
 
 
+#: The only headers of an answer that a run looks at.
+KEPT_HEADERS = ("content-type", "retry-after")
+
+
 class Answer(msgspec.Struct, frozen=True):
-    """What came back over the wire. Header names are lower case."""
+    """What came back over the wire, of its headers KEPT_HEADERS. Names are lower case.
+
+    The body does not show where variables are shown: it holds text of the corpus.
+    """
 
     status: int
     headers: Mapping[str, str]
     body: bytes
+
+    def __repr__(self) -> str:
+        return f"Answer({self.status}, {len(self.body)} bytes)"
 
 
 class TransportError(Exception):

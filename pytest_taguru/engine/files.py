@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import tempfile
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -15,23 +16,31 @@ if TYPE_CHECKING:
 
 
 class AtomicFile:
-    """A file written beside its place and moved there by `commit`; `discard` leaves no trace.
+    """A file that comes to its place whole by `commit`; `discard` leaves no trace.
 
-    The temporary file lies in the same directory, since a rename is atomic only within a file
-    system. A symbolic link is followed, so that its target is replaced and not the link.
+    Until then it lies in the same directory, since a rename is atomic only within a file system.
+    Where the system can, it has no name there, so that nothing is left of it even if the process
+    is killed. A symbolic link is followed, so that its target is replaced and not the link.
     """
 
     def __init__(self, path: Path, shown: str) -> None:
         self._shown = shown
         self._path = Path(os.path.realpath(path))
+        self._temporary: Path | None = None
         try:
-            handle, temporary = tempfile.mkstemp(
-                prefix=f".{self._path.name[:64]}.", suffix=".tmp", dir=self._path.parent
-            )
+            handle = _open_nameless(self._path.parent)
+            if handle is None:
+                prefix, suffix, place = self._naming
+                handle, temporary = tempfile.mkstemp(suffix, prefix, place)
+                self._temporary = Path(temporary)
         except OSError as error:
             raise self._failure(error) from None
-        self._temporary = Path(temporary)
         self._stream: IO[bytes] = os.fdopen(handle, "wb")
+
+    @property
+    def _naming(self) -> tuple[str, str, Path]:
+        """How a temporary file beside the place is called: prefix, suffix, directory."""
+        return f".{self._path.name[:64]}.", ".tmp", self._path.parent
 
     def _failure(self, error: OSError) -> RunError:
         return RunError(f"{self._shown}: cannot be written: {error.strerror or error}")
@@ -50,6 +59,8 @@ class AtomicFile:
             self._stream.flush()
             os.fchmod(self._stream.fileno(), _usual_mode(self._path))
             os.fsync(self._stream.fileno())
+            if self._temporary is None:
+                self._temporary = self._named()
             self._stream.close()
             self._temporary.replace(self._path)
             _sync_directory(self._path.parent)
@@ -57,12 +68,37 @@ class AtomicFile:
             self.discard()
             raise self._failure(error) from None
 
+    def _named(self) -> Path:
+        """Give a nameless file a name, since only a named one can be renamed over another."""
+        prefix, suffix, place = self._naming
+        name = place / f"{prefix}{secrets.token_hex(8)}{suffix}"
+        handle = self._stream.fileno()
+        # Only with a directory does os.link follow the link that it is given.
+        os.link(f"{_OPEN_FILES}/{handle}", name, src_dir_fd=handle, follow_symlinks=True)
+        return name
+
     def discard(self) -> None:
         """Forget what was written; the earlier file stays."""
         with contextlib.suppress(OSError):
             self._stream.close()
-        with contextlib.suppress(OSError):
-            self._temporary.unlink(missing_ok=True)
+        if self._temporary is not None:
+            with contextlib.suppress(OSError):
+                self._temporary.unlink(missing_ok=True)
+
+
+#: Where Linux lists what a process has open.
+_OPEN_FILES = "/proc/self/fd"
+
+
+def _open_nameless(directory: Path) -> int | None:
+    """A file without a name that can be given one, or None where there is no such thing."""
+    flag = getattr(os, "O_TMPFILE", None)
+    if flag is None or not Path(_OPEN_FILES).is_dir():
+        return None
+    try:
+        return os.open(directory, os.O_WRONLY | flag, 0o600)
+    except OSError:
+        return None  # not on this file system; or an error that mkstemp will meet as well
 
 
 def write_atomically(path: Path, shown: str, chunks: Iterable[bytes]) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import os
 import socket
 import ssl
 import time
-from http.client import HTTPResponse
+import weakref
+from http.client import HTTPException, HTTPResponse, RemoteDisconnected
 from http.cookiejar import DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +19,7 @@ from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
-from .client import MAX_RESPONSE_BYTES, Answer, TransportError
+from .client import KEPT_HEADERS, MAX_RESPONSE_BYTES, Answer, TransportError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +29,24 @@ if TYPE_CHECKING:
     from .target import Token
 
 _CHUNK = 1 << 16
+#: A shorter token could be any word of an answer.
+_TOKEN_BYTES = 8
+
+
+class _Unshown(str):
+    """A header's value that does not show when variables are: in tracebacks, in a %r of a log."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "'…'"
+
+
+class _Proxies(dict[str, str]):
+    """Proxies by scheme, whose URLs may hold credentials and so do not show either."""
+
+    def __repr__(self) -> str:
+        return "{…}" if self else "{}"
 
 
 class _Bearer(requests.auth.AuthBase):
@@ -36,8 +57,15 @@ class _Bearer(requests.auth.AuthBase):
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         if self._token is not None:
-            request.headers["Authorization"] = f"Bearer {self._token.value}"
+            header = _Unshown(f"Bearer {self._token.value}")
+            if not (_is_latin(header) and header.isprintable()):
+                raise requests.exceptions.InvalidHeader
+            request.headers["Authorization"] = header
         return request
+
+
+def _is_latin(text: str) -> bool:
+    return all(ord(char) < 256 for char in text)
 
 
 class HttpTransport:
@@ -50,8 +78,10 @@ class HttpTransport:
         self._auth: AuthBase | None = (
             _Bearer(token) if token is not None or session.auth is None else None
         )
+        self._secret = b"" if token is None else token.value.encode("utf-8", "surrogateescape")
         # The environment's proxies and certificates for the one origin, looked up once.
         self._settings = session.merge_environment_settings(base, {}, True, None, None)
+        self._settings["proxies"] = _Proxies(self._settings["proxies"])
         self._patterns: dict[str, requests.PreparedRequest] = {}
 
     def send(self, method: str, route: str, body: bytes | None, seconds: float) -> Answer:
@@ -71,8 +101,21 @@ class HttpTransport:
         except (OSError, ValueError, urllib3.exceptions.HTTPError) as error:
             # A mounted adapter may let the layers below through.
             raise TransportError(_reason(error, seconds)) from None
-        headers = {name.lower(): value for name, value in response.headers.items()}
-        return Answer(response.status_code, headers, content)
+        headers = {
+            name.lower(): self._without_token(value.encode("utf-8", "replace")).decode(
+                "utf-8", "replace"
+            )
+            for name, value in response.headers.items()
+            if name.lower() in KEPT_HEADERS
+        }
+        return Answer(response.status_code, headers, self._without_token(content))
+
+    def _without_token(self, said: bytes) -> bytes:
+        """What the server said, even if it repeats the token, as some do in their refusals."""
+        secret = self._secret
+        if len(secret) < _TOKEN_BYTES or secret not in said:
+            return said
+        return said.replace(secret, b"[token]")
 
     def _prepared(self, method: str, route: str, body: bytes | None) -> requests.PreparedRequest:
         """A request ready to be sent.
@@ -98,19 +141,41 @@ class HttpTransport:
         request = requests.Request(method, url, data=body, auth=self._auth)
         if body is not None:
             request.headers["Content-Type"] = "application/json"
-        return self._session.prepare_request(request)
+        prepared = self._session.prepare_request(request)
+        prepared.register_hook("response", _lead_nowhere)  # type: ignore[no-untyped-call]
+        return prepared
+
+
+def _lead_nowhere(response: requests.Response, **_: Any) -> None:
+    """Make a redirect an answer like any other.
+
+    Where redirects are not followed, requests still works out the next request, for which it
+    reads the whole body, and fails if the location makes no sense.
+    """
+    response.headers.pop("location", None)
 
 
 def _bounded(response: requests.Response, deadline: float, seconds: float) -> Iterator[bytes]:
     """The body in pieces, within its bounds of size and time."""
+    declared = response.headers.get("content-length", "")
+    size = int(declared) if declared.isdecimal() and len(declared) < 20 else 0
+    if size > MAX_RESPONSE_BYTES:
+        raise TransportError(_TOO_MUCH)
     size = 0
     for chunk in response.iter_content(_CHUNK):
         size += len(chunk)
         if size > MAX_RESPONSE_BYTES:
-            raise TransportError("the answer is over 256 MiB")
+            raise TransportError(_TOO_MUCH)
         if time.monotonic() > deadline:
             raise TransportError(_too_slow(seconds))
         yield chunk
+
+
+_TOO_MUCH = "the answer is over 256 MiB"
+
+
+class _TooMuchError(OSError):
+    """A server that sends without end."""
 
 
 def _too_slow(seconds: float) -> str:
@@ -118,21 +183,36 @@ def _too_slow(seconds: float) -> str:
 
 
 #: What a person is told, by what lies under an exception of requests; the first match counts.
-_REASONS: tuple[tuple[type[BaseException], str], ...] = (
+#: None: the request's time is up.
+_REASONS: tuple[tuple[type[BaseException], str | None], ...] = (
+    (_TooMuchError, _TOO_MUCH),
+    (requests.exceptions.ConnectTimeout, "could not connect in time"),
+    (requests.exceptions.InvalidProxyURL, "the proxy's URL makes no sense"),
+    (requests.exceptions.ProxyError, "the proxy cannot be reached, or refuses"),
+    (urllib3.exceptions.ProxyError, "the proxy cannot be reached, or refuses"),
+    (requests.exceptions.ReadTimeout, None),
+    (TimeoutError, None),
     (ConnectionRefusedError, "connection refused"),
+    (RemoteDisconnected, "connection closed before an answer came"),
     (ConnectionResetError, "connection reset by the server"),
     (BrokenPipeError, "connection closed while sending"),
     (socket.gaierror, "the host name cannot be resolved"),
     (ssl.SSLCertVerificationError, "the server's certificate does not verify"),
     (ssl.SSLError, "TLS failed"),
-    (requests.exceptions.ProxyError, "the proxy does not answer"),
-    (requests.exceptions.ConnectTimeout, "could not connect in time"),
+    (requests.exceptions.SSLError, "TLS failed"),
+    (urllib3.exceptions.SSLError, "TLS failed"),
     (urllib3.exceptions.IncompleteRead, "the answer was cut short"),
+    (urllib3.exceptions.InvalidChunkLength, "the answer is not HTTP"),
     (urllib3.exceptions.DecodeError, "the answer's compression is broken"),
     (requests.exceptions.ContentDecodingError, "the answer's compression is broken"),
+    (HTTPException, "the answer is not HTTP"),
     (requests.exceptions.ChunkedEncodingError, "the answer was cut short"),
     (requests.exceptions.InvalidURL, "the URL cannot be requested"),
+    (requests.exceptions.MissingSchema, "the URL cannot be requested"),
+    (requests.exceptions.InvalidSchema, "the scheme of the URL or the proxy is not supported"),
     (requests.exceptions.InvalidHeader, "a header cannot be sent"),
+    (UnicodeEncodeError, "a header cannot be sent"),
+    (requests.exceptions.RetryError, "the retries of a mounted adapter were used up"),
     (urllib3.exceptions.ProtocolError, "connection closed before an answer came"),
 )
 
@@ -140,13 +220,15 @@ _REASONS: tuple[tuple[type[BaseException], str], ...] = (
 def _reason(error: BaseException, seconds: float) -> str:
     """A short reason: never the exception's own text, which holds addresses of objects."""
     causes = list(_causes(error))
-    if any(isinstance(cause, TimeoutError | requests.exceptions.ReadTimeout) for cause in causes):
-        return _too_slow(seconds)
     for kind, reason in _REASONS:
         if any(isinstance(cause, kind) for cause in causes):
-            return reason
-    numbers = [cause.strerror for cause in causes if isinstance(cause, OSError) and cause.strerror]
-    return numbers[-1].lower() if numbers else "the request failed"
+            return reason or _too_slow(seconds)
+    for cause in reversed(causes):
+        if isinstance(cause, OSError) and isinstance(cause.errno, int) and cause.errno > 0:
+            return os.strerror(cause.errno).lower()
+        if type(cause) is OSError and "TLS" in str(cause):
+            return "a file of certificates is not there"  # requests raises it bare
+    return f"the request failed ({type(error).__name__})"
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
@@ -172,12 +254,14 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 class _DeadlineReader(io.RawIOBase):
-    """A socket's bytes, until a deadline."""
+    """A socket's bytes, until a deadline, and not without end."""
 
     def __init__(self, sock: socket.socket, deadline: float) -> None:
         self._socket = sock
         self._raw = sock.makefile("rb", buffering=0)
         self._deadline = deadline
+        # Lines between the pieces of a body are read before anyone could count them.
+        self._bytes_left = 2 * MAX_RESPONSE_BYTES
 
     def readable(self) -> bool:
         return True
@@ -186,8 +270,12 @@ class _DeadlineReader(io.RawIOBase):
         left = self._deadline - time.monotonic()
         if left <= 0:
             raise TimeoutError("deadline")
+        if self._bytes_left < 0:
+            raise _TooMuchError
         self._socket.settimeout(left)
-        return self._raw.readinto(buffer)
+        count = self._raw.readinto(buffer)
+        self._bytes_left -= count or 0
+        return count
 
     def close(self) -> None:
         self._raw.close()
@@ -234,11 +322,33 @@ class _DeadlineSecureConnection(_OneSend, HTTPSConnection):
     response_class = _DeadlineResponse
 
 
-class _DeadlinePool(HTTPConnectionPool):
+class _Known:
+    """A pool that knows its connections also while they are lent."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._known: list[weakref.ref[HTTPConnection]] = []
+        super().__init__(*args, **kwargs)
+
+    def _new_conn(self) -> Any:
+        connection = super()._new_conn()  # type: ignore[misc]
+        self._known.append(weakref.ref(connection))
+        return connection
+
+    def hang_up(self) -> None:
+        """End every connection: whoever waits for an answer learns at once that none comes."""
+        for reference in self._known:
+            sock = getattr(reference(), "sock", None)
+            if isinstance(sock, socket.socket):
+                with contextlib.suppress(OSError):
+                    # A secure socket's own shutdown would take its state from under a reader.
+                    socket.socket.shutdown(sock, socket.SHUT_RDWR)
+
+
+class _DeadlinePool(_Known, HTTPConnectionPool):
     ConnectionCls = _DeadlineConnection
 
 
-class _DeadlineSecurePool(HTTPSConnectionPool):
+class _DeadlineSecurePool(_Known, HTTPSConnectionPool):
     ConnectionCls = _DeadlineSecureConnection
 
 
@@ -256,19 +366,26 @@ class DeadlineAdapter(HTTPAdapter):
         manager.pool_classes_by_scheme = _POOLS
         return manager
 
+    def close(self) -> None:
+        """Close also the connections on which someone still waits."""
+        for manager in (self.poolmanager, *self.proxy_manager.values()):
+            for key in manager.pools.keys():  # noqa: SIM118 - it cannot be iterated
+                pool = manager.pools.get(key)
+                if isinstance(pool, _Known):
+                    pool.hang_up()
+        super().close()
+
 
 _POOLS: Any = {"http": _DeadlinePool, "https": _DeadlineSecurePool}
 
 
 def new_session(connections: int) -> requests.Session:
-    """A session with that many pooled connections to one origin, each call bounded in time.
+    """A session with that many pooled connections to an origin, each call bounded in time.
 
     It keeps no cookies: no answer may change a later request.
     """
     session = requests.Session()
-    adapter = DeadlineAdapter(
-        pool_connections=1, pool_maxsize=max(connections, 1), pool_block=False
-    )
+    adapter = DeadlineAdapter(pool_maxsize=max(connections, 1), pool_block=False)
     for scheme in ("http://", "https://"):
         session.mount(scheme, adapter)
     session.headers["User-Agent"] = "pytest-taguru"

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
+
+from .aside import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
@@ -18,17 +21,28 @@ class LookAhead(Generic[K, V]):
 
     The threads are daemons: one that hangs in a read delays nobody's exit. After `stop` no
     further task is begun.
+
+    `work_now` is for a task that is not under way when it is wanted (or was taken before): it is
+    called by `take`, once fewer than `width` tasks are being worked on.
     """
 
-    def __init__(self, tasks: Iterable[K], work: Callable[[K], V], width: int) -> None:
+    def __init__(
+        self,
+        tasks: Iterable[K],
+        work: Callable[[K], V],
+        width: int,
+        work_now: Callable[[K], V] | None = None,
+    ) -> None:
         self._work = work
+        self._work_now = work_now or work
         self._width = width
+        self._places = threading.Semaphore(width)
         self._changed = threading.Condition()
         self._waiting = deque(tasks)
         self._order = {task: position for position, task in enumerate(self._waiting)}
         #: Tasks that a thread has begun and nobody has taken yet.
         self._begun: set[K] = set()
-        self._done: dict[K, V | BaseException] = {}
+        self._done: dict[K, Outcome[V]] = {}
         for number in range(min(width, len(self._waiting))):
             threading.Thread(target=self._loop, name=f"taguru-{number}", daemon=True).start()
 
@@ -45,12 +59,11 @@ class LookAhead(Generic[K, V]):
                 self._begun.discard(task)
                 outcome = self._done.pop(task)
                 self._changed.notify_all()
-                if isinstance(outcome, BaseException):
-                    raise outcome
-                return outcome
+                return outcome.get()
             if self._waiting and self._waiting[0] == task:
                 self._waiting.popleft()
-        return self._work(task)
+        with self._places:
+            return self._work_now(task)
 
     def stop(self) -> None:
         """Begin no further task. What is under way ends unseen."""
@@ -77,11 +90,8 @@ class LookAhead(Generic[K, V]):
                     return
                 task = self._waiting.popleft()
                 self._begun.add(task)
-            outcome: V | BaseException
-            try:
-                outcome = self._work(task)
-            except BaseException as error:
-                outcome = error
+            with self._places:
+                outcome = Outcome(partial(self._work, task))
             with self._changed:
                 if task in self._begun:
                     self._done[task] = outcome

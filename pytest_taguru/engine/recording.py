@@ -13,19 +13,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from .client import Answer, Transport, TransportError
-from .errors import InputError
+from .client import KEPT_HEADERS, Answer, Transport, TransportError
+from .errors import InputError, RunError
 from .files import AtomicFile
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-#: The only response headers that a run looks at.
-KEPT_HEADERS = ("content-type", "retry-after")
-
 
 class Exchange(Struct, frozen=True, kw_only=True):
-    """One line of a recording."""
+    """One line of a recording. The response, text of the corpus, does not show itself."""
 
     method: str
     path: str
@@ -35,14 +32,23 @@ class Exchange(Struct, frozen=True, kw_only=True):
     response: str | UnsetType = UNSET
     drop: bool | UnsetType = UNSET
 
+    def __repr__(self) -> str:
+        return f"Exchange({self.method} {self.path})"
+
 
 class Recorder:
-    """A transport that passes everything on and notes it; the file appears when it is whole."""
+    """A transport that passes everything on and notes it; the file appears when it is whole.
+
+    A note that cannot be written, as on a full disk, is no failure of the request: it is
+    `commit` that then raises.
+    """
 
     def __init__(self, inner: Transport, file: Path, shown: str) -> None:
         self._inner = inner
         self._file = AtomicFile(file, shown)
         self._lock = threading.Lock()
+        self._failure: RunError | None = None
+        self._ended = False
 
     def send(self, method: str, route: str, body: bytes | None, seconds: float) -> Answer:
         """Send through the inner transport; see `Transport`."""
@@ -68,15 +74,26 @@ class Recorder:
     def _note(self, exchange: Exchange) -> None:
         line = msgspec.json.encode(exchange) + b"\n"
         with self._lock:
-            self._file.write(line)
+            if self._ended or self._failure is not None:
+                return
+            try:
+                self._file.write(line)
+            except RunError as error:
+                self._failure = error
 
     def commit(self) -> None:
-        """Put the recording in its place."""
-        self._file.commit()
+        """Put the recording in its place. Raises RunError if any of it could not be written."""
+        with self._lock:
+            self._ended = True
+            if self._failure is not None:
+                raise self._failure
+            self._file.commit()
 
     def discard(self) -> None:
         """Leave an earlier recording as it was."""
-        self._file.discard()
+        with self._lock:
+            self._ended = True
+            self._file.discard()
 
 
 class Replayer:

@@ -18,12 +18,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """A request as it came; `path` has its query, `body` is the parsed JSON or None."""
+    """A request as it came; `path` has its query, `body` is the parsed JSON or None.
+
+    Requests over the same connection have the same `client`: the port that they came from.
+    """
 
     method: str
     path: str
     body: Any
     headers: Mapping[str, str]
+    client: int = 0
 
     @property
     def key(self) -> str:
@@ -103,6 +107,7 @@ class LoopbackServer:
                     path=self.path,
                     body=json.loads(raw) if raw else None,
                     headers={name.lower(): value for name, value in self.headers.items()},
+                    client=self.client_address[1],
                 )
                 with outer._lock:
                     outer._requests.append(request)

@@ -1,0 +1,100 @@
+"""Work on a thread of its own, whose frames nobody sees who is only waiting for it.
+
+A signal (Ctrl-C, a time-out of a test) raises in the main thread, wherever that is. Were it in the
+middle of a request, the traceback would pass through frames whose variables hold the token and
+answers of the server, and pytest shows variables when it is asked to.
+"""
+
+from __future__ import annotations
+
+import threading
+import types
+from pathlib import Path
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+T = TypeVar("T")
+
+#: Packages and modules whose frames may hold what must not be shown.
+_UNSHOWN = frozenset({"pytest_taguru", "requests", "urllib3", "http", "ssl", "socket", "msgspec"})
+
+
+class Outcome(Generic[T]):
+    """What became of some work: a value, or what it raised."""
+
+    def __init__(self, work: Callable[[], T]) -> None:
+        self._error: BaseException | None = None
+        try:
+            self._value = work()
+        except BaseException as error:
+            _show_less(error)
+            self._error = error
+
+    def get(self) -> T:
+        """The value; or raise what the work raised."""
+        if self._error is not None:
+            try:
+                raise self._error
+            finally:
+                del self  # or the frames that the error holds would hold the error
+        return self._value
+
+
+def aside(work: Callable[[], T]) -> T:
+    """Do it on a daemon thread and wait for it; what it raises is raised here.
+
+    Whoever is interrupted while waiting leaves the thread behind.
+    """
+    outcomes: SimpleQueue[Outcome[T]] = SimpleQueue()
+    threading.Thread(
+        target=lambda: outcomes.put(Outcome(work)), name="taguru-aside", daemon=True
+    ).start()
+    return outcomes.get().get()
+
+
+def _show_less(error: BaseException) -> None:
+    """Take frames of ours and of what is below us out of an exception, and of what it came from.
+
+    Frames of others stay: a user's adapter is theirs to repair. If the innermost frame goes, a
+    note says where it was.
+    """
+    for one in _chain(error):
+        trace = list(_frames(one.__traceback__))
+        kept = [frame for frame in trace if not _is_unshown(frame)]
+        if trace and _is_unshown(trace[-1]):
+            one.add_note("raised in " + ", called from ".join(map(_place, reversed(trace))))
+        one.__traceback__ = None
+        for frame in reversed(kept):
+            one.__traceback__ = types.TracebackType(
+                one.__traceback__, frame.tb_frame, frame.tb_lasti, frame.tb_lineno
+            )
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    pending: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while pending:
+        one = pending.pop()
+        if one is not None and id(one) not in seen:
+            seen.add(id(one))
+            yield one
+            pending += [one.__cause__, one.__context__]
+
+
+def _frames(trace: types.TracebackType | None) -> Iterator[types.TracebackType]:
+    while trace is not None:
+        yield trace
+        trace = trace.tb_next
+
+
+def _is_unshown(trace: types.TracebackType) -> bool:
+    module = str(trace.tb_frame.f_globals.get("__name__", ""))
+    return module.partition(".")[0] in _UNSHOWN
+
+
+def _place(trace: types.TracebackType) -> str:
+    code = trace.tb_frame.f_code
+    return f"{Path(code.co_filename).name}:{trace.tb_lineno} ({code.co_name})"
