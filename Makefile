@@ -19,7 +19,9 @@ SERVER := .tools/bin/taguru
 # The server that the live parts use: TAGURU_TEST_BIN, else the one built here, else PATH.
 USE_SERVER = if [ -z "$$TAGURU_TEST_BIN" ] && [ -x $(SERVER) ]; then \
 	export TAGURU_TEST_BIN="$$PWD/$(SERVER)"; fi
-IN_EXAMPLE = python="$$(cd "$(BIN)" && pwd)/python" && cd example_project && "$$python" -m pytest
+# In the order of the files, also where the development dependencies have brought pytest-randomly.
+IN_EXAMPLE = python="$$(cd "$(BIN)" && pwd)/python" && cd example_project && \
+	"$$python" -m pytest -p no:randomly
 
 .PHONY: help example live test lint check server clean
 .DEFAULT_GOAL := help
