@@ -55,7 +55,10 @@ def taguru_run(
     state.run = run
     run.look_ahead(*_coming(request, state))
     yield run
-    state.close_run()
+    if _is_cut_short(request.session, state):
+        state.abandon_run()
+    else:
+        state.close_run()
 
 
 @pytest.fixture
@@ -101,6 +104,17 @@ def _chosen_target(configured: Target, url: object) -> Target:
         raise InputError("the fixture taguru_url must return the base URL as a string")
     chosen = parse_url(url, "the fixture taguru_url")
     return configured if chosen.base == configured.base else chosen
+
+
+def _is_cut_short(session: pytest.Session, state: State) -> bool:
+    """Whether cases were not reached, or broke off: then nothing more is asked of the server."""
+    from .collection import EvalCase
+    from .settings import is_worker
+
+    # A worker of xdist cannot know: its items may be done elsewhere.
+    return not is_worker(session.config) and any(
+        isinstance(item, EvalCase) and item.index not in state.done for item in session.items
+    )
 
 
 def _coming(request: pytest.FixtureRequest, state: State) -> tuple[list[int], int]:

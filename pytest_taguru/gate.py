@@ -148,6 +148,8 @@ class Gate:
             report_gate(self._config, self._nodeid, state, self.outcome)
             report = replace(self.outcome.report, error_status=state.error_status)
             session.exitstatus = self._status(session, report, int(exitstatus))
+        elif state.recorder is not None:
+            state.recorder.discard()  # a test that is no case used the run
         self._store.close()
         problems = [problem for error in state.fatal for problem in error.problems]
         complain(problems + state.notes)
@@ -212,6 +214,17 @@ class Reports:
             if report.skipped and isinstance(report.longrepr, tuple):
                 report.longrepr = (str(item.path), item.line, report.longrepr[2])
             item.block = None
-        if isinstance(item, EvalCase) and report.when == "setup" and report.failed:
-            setattr(report, FATAL, bool(item.config.stash[STATE].fatal))
+            item.config.stash[STATE].done.add(item.index)
+        if isinstance(item, EvalCase) and report.when == "setup" and not report.passed:
+            self._not_set_up(item, report)
         return report
+
+    def _not_set_up(self, item: EvalCase, report: pytest.TestReport) -> None:
+        state = item.config.stash[STATE]
+        if report.skipped:
+            state.done.add(item.index)
+            return
+        setattr(report, FATAL, bool(state.fatal))
+        if state.run is not None:
+            # No artifact can come of it any more, and it may be a fixture that all cases need.
+            state.run.stop_ahead()

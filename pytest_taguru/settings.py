@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -63,7 +63,7 @@ class Settings:
     concurrency_for_latency: bool
     baseline: Baseline | None
     record: File | None
-    replay: list[Exchange] | None
+    replay: list[Exchange] | None = field(repr=False)
     junit_properties: bool
 
 

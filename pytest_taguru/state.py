@@ -26,6 +26,8 @@ class State:
     url: str = ""
     url_origin: str = ""
     brackets: list[Bracket] = field(default_factory=list)
+    #: The cases that this process is done with: judged, or skipped by a mark.
+    done: set[int] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
     fatal: list[EvaluationError] = field(default_factory=list)
 

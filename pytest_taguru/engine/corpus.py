@@ -134,6 +134,14 @@ def read_context(client: Client, context: str) -> Reading:
     return Reading(revision=found.revision, last_write_epoch=found.usage.last_write_epoch)
 
 
+def read_context_after(client: Client, context: str) -> Reading:
+    """The same after the cases. Raises RunError whatever the reason: it was there before."""
+    try:
+        return read_context(client, context)
+    except InputError as error:
+        raise RunError(*(f"after the cases: {problem}" for problem in error.problems)) from None
+
+
 def walk_sources(client: Client, context: str) -> Iterator[str]:
     """All names of sources, page by page until an empty one. Raises RunError."""
     route = f"/contexts/{segment(context)}/sources?limit={SOURCES_PAGE}"

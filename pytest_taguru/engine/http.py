@@ -7,8 +7,10 @@ import io
 import os
 import socket
 import ssl
+import threading
 import time
 import weakref
+from functools import partial
 from http.client import HTTPException, HTTPResponse, RemoteDisconnected
 from http.cookiejar import DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any
@@ -314,23 +316,38 @@ class _OneSend:
             super().send(data)  # type: ignore[misc]
 
 
-class _DeadlineConnection(_OneSend, HTTPConnection):
+class _Ended:
+    """A connection that is of no use once the session has ended, also if it was made before."""
+
+    ended: threading.Event | None = None
+
+    def connect(self) -> None:
+        super().connect()  # type: ignore[misc]
+        # Asked afterwards: whoever ends the session says so first and then looks for sockets.
+        if self.ended is not None and self.ended.is_set():
+            self.close()  # type: ignore[attr-defined]
+            raise ConnectionAbortedError
+
+
+class _DeadlineConnection(_Ended, _OneSend, HTTPConnection):
     response_class = _DeadlineResponse
 
 
-class _DeadlineSecureConnection(_OneSend, HTTPSConnection):
+class _DeadlineSecureConnection(_Ended, _OneSend, HTTPSConnection):
     response_class = _DeadlineResponse
 
 
 class _Known:
     """A pool that knows its connections also while they are lent."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._known: list[weakref.ref[HTTPConnection]] = []
+    def __init__(self, *args: Any, ended: threading.Event, **kwargs: Any) -> None:
+        self._known: list[weakref.ref[_Ended]] = []
+        self._ended = ended
         super().__init__(*args, **kwargs)
 
     def _new_conn(self) -> Any:
         connection = super()._new_conn()  # type: ignore[misc]
+        connection.ended = self._ended
         self._known.append(weakref.ref(connection))
         return connection
 
@@ -353,30 +370,39 @@ class _DeadlineSecurePool(_Known, HTTPSConnectionPool):
 
 
 class DeadlineAdapter(HTTPAdapter):
-    """An HTTPAdapter for which `timeout` bounds the whole answer, from its first byte awaited."""
+    """An HTTPAdapter for which `timeout` bounds the whole answer, from its first byte awaited.
+
+    Closing it ends also the requests under way, and there are no later ones.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        self._ended = threading.Event()
+        self._pools: Any = {
+            "http": partial(_DeadlinePool, ended=self._ended),
+            "https": partial(_DeadlineSecurePool, ended=self._ended),
+        }
+        super().__init__(**kwargs)
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
         """Make the pools of direct connections."""
         super().init_poolmanager(*args, **kwargs)
-        self.poolmanager.pool_classes_by_scheme = _POOLS
+        self.poolmanager.pool_classes_by_scheme = self._pools
 
     def proxy_manager_for(self, proxy: str, **kwargs: Any) -> urllib3.ProxyManager:
         """Make the pools of connections through a proxy."""
         manager: urllib3.ProxyManager = super().proxy_manager_for(proxy, **kwargs)
-        manager.pool_classes_by_scheme = _POOLS
+        manager.pool_classes_by_scheme = self._pools
         return manager
 
     def close(self) -> None:
         """Close also the connections on which someone still waits."""
+        self._ended.set()
         for manager in (self.poolmanager, *self.proxy_manager.values()):
             for key in manager.pools.keys():  # noqa: SIM118 - it cannot be iterated
                 pool = manager.pools.get(key)
                 if isinstance(pool, _Known):
                     pool.hang_up()
         super().close()
-
-
-_POOLS: Any = {"http": _DeadlinePool, "https": _DeadlineSecurePool}
 
 
 def new_session(connections: int) -> requests.Session:

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from .artifact import StrictViolation
+from .aside import aside
 from .blocks import Citations
 from .cases import run_case
 from .client import Answer, Client, Transport, TransportError
-from .corpus import Bracket, open_corpus, read_context
+from .corpus import Bracket, open_corpus, read_context_after
 from .lanes import Lanes, Route
 from .lookahead import LookAhead
 from .metrics import Aggregation, Statistic
@@ -49,37 +50,57 @@ class Run:
     ) -> None:
         self._cases_transport = _Stoppable(transport)
         self._client = Client(transport, base)
-        self._lanes = Lanes(Client(self._cases_transport, base), route)
+        self._base = base
+        self._route = route
         self._dataset = dataset
         self._context = route.context
         self._ahead: LookAhead[int, CaseBlock] | None = None
         self._bracket: Bracket | None = None
         self.masked = masked
-        self.opening: Opening = open_corpus(self._client, masked, route.context, dataset)
+        opening = _Stoppable(transport)
+        try:
+            self.opening: Opening = aside(
+                lambda: open_corpus(Client(opening, base), masked, route.context, dataset)
+            )
+        finally:
+            opening.stopped.set()
 
     def look_ahead(self, indices: Sequence[int], width: int) -> None:
         """Begin to work on cases in this order, `width` at a time; 1 means not to."""
         if width > 1:
-            self._ahead = LookAhead(indices, self._work, width)
+            self._ahead = LookAhead(indices, self._work, width, self._work_aside)
 
     def block(self, index: int) -> CaseBlock:
         """The scored block of a case of the dataset; asked again, it is fetched again."""
-        return self._work(index) if self._ahead is None else self._ahead.take(index)
+        return self._work_aside(index) if self._ahead is None else self._ahead.take(index)
 
-    def _work(self, index: int) -> CaseBlock:
-        return run_case(self._dataset.cases[index], self._lanes)
+    def _work(self, index: int, transport: Transport | None = None) -> CaseBlock:
+        client = Client(transport or self._cases_transport, self._base)
+        return run_case(self._dataset.cases[index], Lanes(client, self._route))
+
+    def _work_aside(self, index: int) -> CaseBlock:
+        """The same, without a request after the caller was interrupted."""
+        transport = _Stoppable(self._cases_transport)
+        try:
+            return aside(lambda: self._work(index, transport))
+        finally:
+            transport.stopped.set()
+
+    def stop_ahead(self) -> None:
+        """Begin on no further case before it is asked for."""
+        if self._ahead is not None:
+            self._ahead.stop()
 
     def stop(self) -> None:
         """Send no further request for cases."""
         self._cases_transport.stopped.set()
-        if self._ahead is not None:
-            self._ahead.stop()
+        self.stop_ahead()
 
     def close(self) -> Bracket:
-        """Stop, and read the revision after. Raises RunError or InputError; idempotent."""
+        """Stop, and read the revision after. Raises RunError; idempotent."""
         self.stop()
         if self._bracket is None:
-            after = read_context(self._client, self._context)
+            after = aside(lambda: read_context_after(self._client, self._context))
             self._bracket = Bracket(opening=self.opening, after=after)
         return self._bracket
 
