@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from .fixtures import judge
+from . import fixtures
 from .state import STATE
 from .warnings import TaguruWarning
 
@@ -89,16 +89,16 @@ class EvalFile(pytest.Module):
         """One item per case, in the order of the dataset."""
         settings = self.config.stash[STATE].settings
         dataset = settings.dataset
-        fixtures = None
+        shared = None
         for index, name in enumerate(case_names(dataset.cases)):
             item = EvalCase.from_parent(
-                self, name=name, callobj=judge, index=index, fixtureinfo=fixtures
+                self, name=name, callobj=fixtures.judge, index=index, fixtureinfo=shared
             )
             # All cases have the same fixtures, as the sets of a parametrized test do, for which
             # pytest computes them once too (python.py, PyCollector._genfunctions). Worked out
             # for each case they are four fifths of what collecting costs. Private, hence the
             # default, with which it is only slower.
-            fixtures = fixtures or getattr(item, "_fixtureinfo", None)
+            shared = shared or getattr(item, "_fixtureinfo", None)
             yield item
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -25,17 +25,39 @@ if TYPE_CHECKING:
     from .engine.target import Target
     from .state import State
 
+_NOBODYS = object()
+
+
+def _of_another_plugin(request: pytest.FixtureRequest) -> Any:
+    """The value of the fixture of the same name in another plugin, or _NOBODYS.
+
+    A conftest's fixture overrides one of a plugin, but among plugins the one registered last
+    wins, and this one registers when it is asked for, after all others. So it gives way.
+    """
+    name = str(request.fixturename)
+    try:
+        return request.getfixturevalue(name)
+    except pytest.FixtureLookupError as error:
+        if error.argname != name:
+            raise
+        return _NOBODYS
+
 
 @pytest.fixture(scope="session")
-def taguru_url(pytestconfig: pytest.Config) -> str:
+def taguru_url(request: pytest.FixtureRequest) -> Any:
     """The server's base URL. Override it to start a server and return its address."""
-    return pytestconfig.stash[STATE].settings.target.base
+    given = _of_another_plugin(request)
+    return request.config.stash[STATE].settings.target.base if given is _NOBODYS else given
 
 
 @pytest.fixture(scope="session")
-def taguru_http(pytestconfig: pytest.Config) -> Iterator[requests.Session]:
+def taguru_http(request: pytest.FixtureRequest) -> Iterator[requests.Session]:
     """The requests.Session of the run. Override it for adapters, proxies, certificates, headers."""
-    with new_session(pytestconfig.stash[STATE].settings.concurrency) as session:
+    given = _of_another_plugin(request)
+    if given is not _NOBODYS:
+        yield given
+        return
+    with new_session(request.config.stash[STATE].settings.concurrency) as session:
         yield session
 
 
@@ -44,6 +66,10 @@ def taguru_run(
     request: pytest.FixtureRequest, taguru_url: str, taguru_http: requests.Session
 ) -> Iterator[Run]:
     """The run: preflight before the first case, the revision after at teardown."""
+    given = _of_another_plugin(request)
+    if given is not _NOBODYS:
+        yield given
+        return
     state = request.config.stash[STATE]
     try:
         run = _open(state, taguru_url, taguru_http)
@@ -65,7 +91,8 @@ def taguru_run(
 def taguru_case(request: pytest.FixtureRequest, taguru_run: Run) -> CaseBlock:
     """The scored block of this item's case; its lanes have run."""
     item: EvalCase = request.node
-    block = taguru_run.block(item.index)
+    given = _of_another_plugin(request)
+    block: CaseBlock = taguru_run.block(item.index) if given is _NOBODYS else given
     item.block = block
     if wants_properties(request.config):
         properties = dict(case_properties(item, block))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pytest
 
 from .engine.baseline import load_baseline
 from .engine.budget import limits
@@ -21,8 +23,6 @@ from .engine.thresholds import load_gate
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import pytest
-
     from .engine.baseline import Baseline
     from .engine.blocks import Limits
     from .engine.dataset import Dataset
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_INTEGERS = ("taguru_max_items", "taguru_max_bytes", "taguru_max_tokens", "taguru_concurrency")
 DEFAULT_OUT = "evaluation.json"
 DEFAULT_CONCURRENCY = 8
 
@@ -117,6 +118,8 @@ class _Reader:
         variables = self._try(self._variables)
         found = self._try(lambda: self._target(variables or {})) if variables is not None else None
         out = self._try(self._out)
+        junit_properties = bool(self._try(lambda: self._ini("taguru_junit_properties")))
+        strict = self._switch("strict")
         baseline = self._try(self._baseline)
         record, replay = self._recordings()
         if self._problems or not (dataset and context and found and out):
@@ -132,13 +135,13 @@ class _Reader:
             route=Route(context=context, assembly=assembly, limits=ceilings, rerank=rerank),
             target=found,
             token=find_token(variables or {}),
-            strict=self._switch("strict"),
+            strict=strict,
             concurrency=workers or concurrency or (1 if latency else DEFAULT_CONCURRENCY),
             concurrency_for_latency=latency and not workers,
             baseline=baseline,
             record=record,
             replay=replay,
-            junit_properties=bool(config.getini("taguru_junit_properties")),
+            junit_properties=junit_properties,
         )
 
     # -- problems ----------------------------------------------------------------------------
@@ -172,15 +175,20 @@ class _Reader:
             return value, f"--{ini}".replace("_", "-")
         if name in ("record", "replay"):
             return None, ini
-        try:
-            value = self._config.getini(ini)
-        except (TypeError, ValueError):
-            raise InputError(f"{ini}: expected another type of value") from None
+        value = self._ini(ini)
         return (None if value is None else str(value)), ini
 
     def _switch(self, name: str) -> bool:
         flag = self._config.getoption(f"taguru_{name}")
-        return bool(flag or self._config.getini(f"taguru_{name}"))
+        return bool(flag or self._try(lambda: self._ini(f"taguru_{name}")))
+
+    def _ini(self, name: str) -> Any:
+        """An ini option's value. Raises InputError for one of another type."""
+        try:
+            return self._config.getini(name)
+        except (TypeError, ValueError, pytest.UsageError):
+            wanted = "an integer of at least 1" if name in _INTEGERS else "true or false"
+            raise InputError(f"{name}: expected {wanted}") from None
 
     def _text(self, name: str) -> str | None:
         value, origin = self._given(name)
