@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import os
 import socket
@@ -11,7 +12,7 @@ import threading
 import time
 import weakref
 from functools import partial
-from http.client import HTTPException, HTTPResponse, RemoteDisconnected
+from http.client import HTTPException, HTTPResponse, IncompleteRead, RemoteDisconnected
 from http.cookiejar import DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any
 
@@ -192,7 +193,8 @@ _REASONS: tuple[tuple[type[BaseException], str | None], ...] = (
     (requests.exceptions.InvalidProxyURL, "the proxy's URL makes no sense"),
     (requests.exceptions.ProxyError, "the proxy cannot be reached, or refuses"),
     (urllib3.exceptions.ProxyError, "the proxy cannot be reached, or refuses"),
-    (requests.exceptions.ReadTimeout, None),
+    (requests.exceptions.Timeout, None),
+    (urllib3.exceptions.ReadTimeoutError, None),
     (TimeoutError, None),
     (ConnectionRefusedError, "connection refused"),
     (RemoteDisconnected, "connection closed before an answer came"),
@@ -203,8 +205,8 @@ _REASONS: tuple[tuple[type[BaseException], str | None], ...] = (
     (ssl.SSLError, "TLS failed"),
     (requests.exceptions.SSLError, "TLS failed"),
     (urllib3.exceptions.SSLError, "TLS failed"),
-    (urllib3.exceptions.IncompleteRead, "the answer was cut short"),
     (urllib3.exceptions.InvalidChunkLength, "the answer is not HTTP"),
+    (IncompleteRead, "the answer was cut short"),
     (urllib3.exceptions.DecodeError, "the answer's compression is broken"),
     (requests.exceptions.ContentDecodingError, "the answer's compression is broken"),
     (HTTPException, "the answer is not HTTP"),
@@ -322,11 +324,15 @@ class _Ended:
     ended: threading.Event | None = None
 
     def connect(self) -> None:
+        self._check()
         super().connect()  # type: ignore[misc]
-        # Asked afterwards: whoever ends the session says so first and then looks for sockets.
+        # Once more: whoever ends the session says so first and then looks for sockets.
+        self._check()
+
+    def _check(self) -> None:
         if self.ended is not None and self.ended.is_set():
             self.close()  # type: ignore[attr-defined]
-            raise ConnectionAbortedError
+            raise ConnectionAbortedError(errno.ECONNABORTED, "the session has ended")
 
 
 class _DeadlineConnection(_Ended, _OneSend, HTTPConnection):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import Counter
 
@@ -135,3 +136,35 @@ def test_threads_are_daemons_so_that_a_hung_one_cannot_delay_the_exit() -> None:
     assert all(thread.daemon for thread in threads_of_ours())
     ahead.stop()
     work.release()
+
+
+def test_work_that_is_wanted_now_waits_for_a_place() -> None:
+    """Or a case that is asked for again would be one more in flight than allowed."""
+    order: list[str] = []
+    begun, free = threading.Semaphore(0), threading.Event()
+    me = threading.get_ident()
+
+    def work(task: int) -> str:
+        begun.release()
+        assert free.wait(PATIENCE)
+        order.append("end")
+        return f"result {task}"
+
+    def work_now(task: int) -> str:
+        order.append("now")
+        return f"again {task}"
+
+    def release_once_blocked() -> None:
+        while not sys._current_frames()[me].f_code.co_filename.endswith("threading.py"):
+            free.wait(0.001)
+        free.set()
+
+    ahead = LookAhead([1, 2], work, 2, work_now)
+    for _ in range(2):
+        assert begun.acquire(timeout=PATIENCE)
+    watcher = threading.Thread(target=release_once_blocked)
+    watcher.start()
+    assert ahead.take(99) == "again 99"
+    watcher.join(PATIENCE)
+    assert order[0] == "end"
+    assert (ahead.take(1), ahead.take(2)) == ("result 1", "result 2")
