@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from . import fixtures
+from .engine.run import strict_reason
 from .state import STATE
+from .texts import failure_text, rerun_command, skip_text
 from .warnings import TaguruWarning
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class EvalFile(pytest.Module):
         shared = None
         for index, name in enumerate(case_names(dataset.cases)):
             item = EvalCase.from_parent(
-                self, name=name, callobj=fixtures.judge, index=index, fixtureinfo=shared
+                self, name=name, callobj=judge, index=index, fixtureinfo=shared
             )
             # All cases have the same fixtures, as the sets of a parametrized test do, for which
             # pytest computes them once too (python.py, PyCollector._genfunctions). Worked out
@@ -119,6 +120,25 @@ class EvalCase(pytest.Function):
     def reportinfo(self) -> tuple[os.PathLike[str] | str, int | None, str]:
         """The dataset's file and line, instead of this plugin's."""
         return self.path, self.line - 1, f"case {self.name}"
+
+
+def judge(request: pytest.FixtureRequest, taguru_case: CaseBlock) -> None:
+    """The test function of every case: it fails if a bound for the case is violated."""
+    item: EvalCase = request.node
+    settings = request.config.stash[STATE].settings
+    violations = settings.gate.judge_case(taguru_case)[0] if settings.gate else []
+    broken = [str(violation) for violation in violations]
+    unmet = strict_reason(taguru_case) if settings.strict else None
+    if unmet:
+        broken.append(f"strict: {unmet}")
+    if broken:
+        item.violated = True
+        where = f"{file_nodeid(item.config, item.path)}:{item.line}"
+        text = failure_text(taguru_case, broken, where, rerun_command(item))
+        pytest.fail(text, pytrace=False)
+    failed = taguru_case.failed_calls()
+    if failed:
+        pytest.skip(skip_text(failed))
 
 
 class Collection:

@@ -1,4 +1,4 @@
-"""The fixtures that a user may override, and the item's own judgement."""
+"""The fixtures that a user may override."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from .collection import EvalCase
 from .engine.errors import EvaluationError, InputError
 from .engine.http import HttpTransport, new_session
 from .engine.recording import Recorder, Replayer
-from .engine.run import Run, strict_reason
+from .engine.run import Run
 from .engine.target import parse_url
 from .junit import case_properties, wants_properties
+from .settings import is_worker
 from .state import STATE
 
 if TYPE_CHECKING:
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
 
     import requests
 
-    from .collection import EvalCase
     from .engine.blocks import CaseBlock
     from .engine.client import Transport
     from .engine.target import Target
@@ -135,9 +136,6 @@ def _chosen_target(configured: Target, url: object) -> Target:
 
 def _is_cut_short(session: pytest.Session, state: State) -> bool:
     """Whether cases were not reached, or broke off: then nothing more is asked of the server."""
-    from .collection import EvalCase
-    from .settings import is_worker
-
     # A worker of xdist cannot know: its items may be done elsewhere.
     return not is_worker(session.config) and any(
         isinstance(item, EvalCase) and item.index not in state.done for item in session.items
@@ -146,9 +144,6 @@ def _is_cut_short(session: pytest.Session, state: State) -> bool:
 
 def _coming(request: pytest.FixtureRequest, state: State) -> tuple[list[int], int]:
     """The cases still to run here, in their order, and how many may be in flight."""
-    from .collection import EvalCase
-    from .settings import is_worker
-
     if is_worker(request.config):
         # A worker holds every item but runs its share: the workers are the concurrency.
         return [], 1
@@ -157,22 +152,3 @@ def _coming(request: pytest.FixtureRequest, state: State) -> tuple[list[int], in
         for item in request.session.items
         if isinstance(item, EvalCase) and not any(map(item.get_closest_marker, ("skip", "skipif")))
     ], state.settings.concurrency
-
-
-def judge(request: pytest.FixtureRequest, taguru_case: CaseBlock) -> None:
-    """The test function of every case: it fails if a bound for the case is violated."""
-    from .texts import failure_text, skip_text
-
-    item: EvalCase = request.node
-    settings = request.config.stash[STATE].settings
-    violations = settings.gate.judge_case(taguru_case)[0] if settings.gate else []
-    broken = [str(violation) for violation in violations]
-    unmet = strict_reason(taguru_case) if settings.strict else None
-    if unmet:
-        broken.append(f"strict: {unmet}")
-    if broken:
-        item.violated = True
-        pytest.fail(failure_text(item, taguru_case, broken), pytrace=False)
-    failed = taguru_case.failed_calls()
-    if failed:
-        pytest.skip(skip_text(failed))

@@ -9,7 +9,6 @@ import pytest
 from .engine.metrics import CASE_METRICS, case_value
 from .engine.thresholds import STABILITY
 from .state import STATE
-from .terminal import cut_short
 from .texts import printable
 
 if TYPE_CHECKING:
@@ -89,7 +88,7 @@ def _verdicts(state: State, outcome: Outcome) -> Iterator[tuple[str, str, str]]:
     report = outcome.report
     problems = [problem for error in state.fatal for problem in error.problems]
     if not report.complete:
-        problems.append(cut_short(outcome))
+        problems.append(report.shortfall)
     if problems:
         yield "run", "failed", "\n".join(problems)
     yield from _aggregate_verdicts(state, outcome)

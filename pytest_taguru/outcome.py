@@ -69,6 +69,13 @@ class GateReport:
         broken = self.thresholds is not None and not self.thresholds.passed
         return broken or bool(self.case_violations or self.strict or self.baseline)
 
+    @property
+    def shortfall(self) -> str:
+        """Why a run that is not complete is not."""
+        if self.judged == self.selected and self.error_status is None:
+            return "a process of this run ended before it could read the corpus once more"
+        return f"cut short: {self.judged} of {self.selected} cases were judged"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:

@@ -166,20 +166,12 @@ def _invalidity(check: CitationCheck) -> str:
     return "another section"
 
 
-def cut_short(outcome: Outcome) -> str:
-    """Why a run is not complete."""
-    report = outcome.report
-    if report.judged == report.selected and report.error_status is None:
-        return "a process of this run ended before it could read the corpus once more"
-    return f"cut short: {report.judged} of {report.selected} cases were judged"
-
-
 def _verdict(state: State, outcome: Outcome) -> Iterator[str]:
     settings, report = state.settings, outcome.report
     if outcome.corpus and not outcome.corpus.stable:
         yield "warning: the corpus was written to during the run: its cases saw different corpora"
     if not report.complete:
-        yield f"{cut_short(outcome)}; {settings.out.shown} was not written"
+        yield f"{report.shortfall}; {settings.out.shown} was not written"
     if settings.gate is None:
         yield "no thresholds: this run only reports"
     elif report.thresholds is None:

@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from .collection import EvalCase
+    import pytest
+
     from .engine.blocks import CaseBlock, FailedCall
 
 
-def failure_text(item: EvalCase, block: CaseBlock, broken: Sequence[str]) -> str:
-    """Why a case failed: the first line alone says it, then what was missed and how to rerun."""
-    where = f"{item.parent.nodeid if item.parent else ''}:{item.line}"
+def failure_text(block: CaseBlock, broken: Sequence[str], where: str, again: str) -> str:
+    """Why a case failed: the first line alone says it, then what was missed and how to rerun.
+
+    `where` is the dataset's file and line, `again` a command line.
+    """
     lines = [f"{printable(block.case_id)}: {'; '.join(broken)} ({printable(where)})"]
     lines += [f"  missed: {printable(miss)}" for miss in block.missed]
     if block.missed_truncated:
@@ -24,7 +27,7 @@ def failure_text(item: EvalCase, block: CaseBlock, broken: Sequence[str]) -> str
     lines += [
         f"  {call.lane} call failed: {printable(call.message)}" for call in block.failed_calls()
     ]
-    lines.append(f"  run it again: {rerun_command(item)}")
+    lines.append(f"  run it again: {again}")
     return "\n".join(lines)
 
 
@@ -35,7 +38,7 @@ def skip_text(failed: Sequence[FailedCall]) -> str:
     return f"not judged, the {first.lane} call failed: {printable(first.message)}{more}"
 
 
-def rerun_command(item: EvalCase) -> str:
+def rerun_command(item: pytest.Item) -> str:
     """A command line for this case alone, with the run's own options."""
     arguments = [str(argument) for argument in item.config.invocation_params.args]
     # A worker of xdist was not started with the user's words, but it was told them.
