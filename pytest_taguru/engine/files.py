@@ -115,15 +115,32 @@ def write_atomically(path: Path, shown: str, chunks: Iterable[bytes]) -> None:
 
 def check_writable(path: Path, shown: str) -> None:
     """Find out before the work whether its result could be written: RunError if not."""
+    try:
+        reason = _obstacle(path)
+    except OSError as error:
+        reason = error.strerror or str(error)
+    if reason is not None:
+        raise RunError(f"{shown}: cannot be written: {reason}")
+
+
+def _obstacle(path: Path) -> str | None:
+    """What stands in the way of a file. Raises OSError where only trying tells."""
     parent = Path(os.path.realpath(path)).parent
     if path.is_dir():
-        raise RunError(f"{shown}: cannot be written: it is a directory")
+        return "it is a directory"
     if path.exists() and not path.is_file():
-        raise RunError(f"{shown}: cannot be written: it is not a regular file")
+        return "it is not a regular file"
     if not parent.is_dir():
-        raise RunError(f"{shown}: cannot be written: the directory {parent} does not exist")
+        return f"the directory {parent} does not exist"
     if not os.access(parent, os.W_OK | os.X_OK):
-        raise RunError(f"{shown}: cannot be written: the directory {parent} is not writable")
+        return f"the directory {parent} is not writable"
+    # A superuser may write anywhere, says os.access, which is not so.
+    handle = _open_nameless(parent)
+    if handle is None:
+        handle, name = tempfile.mkstemp(prefix=".taguru-", suffix=".tmp", dir=parent)
+        Path(name).unlink()
+    os.close(handle)
+    return None
 
 
 def _usual_mode(path: Path) -> int:

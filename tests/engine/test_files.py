@@ -223,6 +223,19 @@ def test_a_directory_without_the_right_to_write_is_known_before(
         check_writable(tmp_path / "out.json", "shown")
 
 
+def test_a_directory_that_takes_no_files_is_known_before() -> None:
+    """Not even from a superuser, whom os.access lets write anywhere."""
+    if not Path("/proc/self").is_dir():
+        pytest.skip("needs a directory that takes no files, whoever asks")
+    with pytest.raises(RunError, match=r"^shown: cannot be written: \S.*"):
+        check_writable(Path("/proc/evaluation.json"), "shown")
+
+
+def test_a_name_that_no_file_can_have_is_known_before(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"^shown: cannot be written: File name too long$"):
+        check_writable(tmp_path / ("n" * 300), "shown")
+
+
 def test_asking_changes_nothing(tmp_path: Path) -> None:
     check_writable(tmp_path / "new.json", "new.json")
     (tmp_path / "old.json").write_bytes(b"earlier")
