@@ -82,9 +82,9 @@ def test_a_failure_in_every_style(style: str, workspace: Workspace) -> None:
     ended = Shore(workspace=workspace, missing=["kelp"]).run(f"--tb={style}", "-vv")
     assert ended.status == 3, ended.shown
     lines = ended.stdout.splitlines()
-    # Among the failures (once more by --tb=line) and in pytest's short summary.
-    places = {"no": 1, "line": 3}.get(style, 2)
-    assert sum(line.endswith(VIOLATION) for line in lines) == places
+    # Among the failures and in pytest's short summary; --tb=line of pytest 9 shows it twice.
+    places = {"no": {1}, "line": {2, 3}}.get(style, {2})
+    assert sum(line.endswith(VIOLATION) for line in lines) in places
     assert any(line.startswith("FAILED eval.jsonl::kelp - ") for line in lines)
     assert "Traceback" not in ended.stdout
     assert "def judge" not in ended.stdout
