@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import msgspec
 
@@ -92,6 +92,16 @@ def segment(name: str) -> str:
     return quote(name, safe="")
 
 
+def readable(route: str) -> str:
+    """A route as failure messages have it: with the few escapes that a path must have.
+
+    It names the same place. Artifacts are compared with the original's, which writes this form.
+    """
+    path, mark, query = route.partition("?")
+    parts = (quote(unquote(part), safe="!$&'()*+,:;=@[]^|") for part in path.split("/"))
+    return "/".join(parts) + mark + query
+
+
 def clip(text: str) -> str:
     """At most MAX_MESSAGE_BYTES of UTF-8, cut between characters, with an ellipsis if cut."""
     raw = text.encode("utf-8", "replace")
@@ -133,9 +143,10 @@ class Client:
         except CallError as error:
             return Failure(clip(error.message), self._since(started), error.status, error.code)
         except TransportError as error:
-            return Failure(clip(f"{self._base}{route}: {error}"), self._since(started))
+            message = f"{self._named(route)}: {error}"
+            return Failure(clip(message), self._since(started))
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            message = f"{self._base}{route}: the result has another shape: {error}"
+            message = f"{self._named(route)}: the result has another shape: {error}"
             return Failure(clip(message), self._since(started), 200)
         return Reply(result, self._since(started))
 
@@ -143,19 +154,22 @@ class Client:
         """GET /health, which has no envelope. Raises TransportError."""
         return self._transport.send("GET", "/health", None, HEALTH_SECONDS)
 
+    def _named(self, route: str) -> str:
+        return self._base + readable(route)
+
     def _since(self, started: float) -> int:
         return int((self._clock() - started) * 1000)
 
     def _unwrap(self, route: str, answer: Answer) -> msgspec.Raw:
-        url = self._base + route
         if answer.status == 200:
             with contextlib.suppress(msgspec.MsgspecError, RecursionError):
                 return _ENVELOPE.decode(answer.body).result
-            raise CallError(f"{url}: not a taguru response: {_text(answer.body)}", status=200)
+            message = f"{self._named(route)}: not a taguru response: {_text(answer.body)}"
+            raise CallError(message, status=200)
         error = _object(answer.body)
         said = error.get("error")
         text = said if isinstance(said, str) else _text(answer.body)
-        message = f"{url} answered {answer.status}: {text}"
+        message = f"{self._named(route)} answered {answer.status}: {text}"
         retry_after = answer.headers.get("retry-after")
         if retry_after is not None:
             message += f" (Retry-After: {retry_after})"

@@ -1,0 +1,1 @@
+"""Inputs that nobody would write: drawn, mutated, and held against the original program."""
