@@ -23,7 +23,7 @@ USE_SERVER = if [ -z "$$TAGURU_TEST_BIN" ] && [ -x $(SERVER) ]; then \
 IN_EXAMPLE = python="$$(cd "$(BIN)" && pwd)/python" && cd example_project && \
 	"$$python" -m pytest -p no:randomly
 
-.PHONY: help example live test lint check server clean
+.PHONY: help example live test lint check matrix server clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -50,6 +50,9 @@ lint: $(DEV_READY)  ## check style, formatting, types and the direction of impor
 	$(BIN)/lint-imports
 
 check: lint test  ## lint, then test
+
+matrix:  ## the lowest and the newest pytest and Python, each in its own environment
+	@.ci/matrix
 
 server: $(SERVER)  ## build the real taguru server with cargo, into .tools/
 
