@@ -56,8 +56,8 @@ ROWS = list(rows())
 
 
 def test_the_table_was_read() -> None:
-    assert sum(not row.workers for row in ROWS) == 47
-    assert sum(row.workers for row in ROWS) == 47
+    assert sum(not row.workers for row in ROWS) == 50
+    assert sum(row.workers for row in ROWS) == 50
     assert {row.wrong for row in ROWS} == set(WRONG)
 
 
@@ -125,6 +125,15 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
         MISSING_KELP,
         {"conftest.py": mark("kelp", "skip")},
     ),
+    "a case bound, but kelp is marked xfail(run=False)": (
+        MISSING_KELP,
+        {"conftest.py": mark("kelp", "xfail(run=False)")},
+    ),
+    "kelp is marked xfail(strict=True) and holds": (
+        {},
+        {"conftest.py": mark("kelp", "xfail(strict=True)")},
+    ),
+    "a fixture skips kelp": ({}, {"conftest.py": fixture_for("kelp", "pytest.skip('no boots')")}),
     "a fixture fails for kelp": (
         {},
         {"conftest.py": fixture_for("kelp", "raise ValueError('no boots')")},
