@@ -225,6 +225,10 @@ class Reports:
             state.done.add(item.index)
             return
         setattr(report, FATAL, bool(state.fatal))
+        if state.fatal and item.config.getoption("fulltrace"):
+            # It would show our frames after all, and what a taguru_url returned that was refused.
+            problems = state.fatal[-1].problems
+            report.longrepr = "\n".join(f"taguru: {problem}" for problem in problems)
         if state.run is not None:
             # No artifact can come of it any more, and it may be a fixture that all cases need.
             state.run.stop_ahead()
