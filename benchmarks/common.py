@@ -17,7 +17,6 @@ import tempfile
 import time
 import urllib.request
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from taguru.testing import SpawnedServer
@@ -25,12 +24,35 @@ from taguru.testing import SpawnedServer
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from multiprocessing.connection import Connection
+    from pathlib import Path
 
 CONTEXT = "bench"
-_WORDS = (
-    "river stone harbour lantern copper violet thread morning orchard signal paper winter"
-    " bridge kettle meadow compass ladder button window garden timber pebble whistle mirror"
-).split()
+_WORDS = [
+    "river",
+    "stone",
+    "harbour",
+    "lantern",
+    "copper",
+    "violet",
+    "thread",
+    "morning",
+    "orchard",
+    "signal",
+    "paper",
+    "winter",
+    "bridge",
+    "kettle",
+    "meadow",
+    "compass",
+    "ladder",
+    "button",
+    "window",
+    "garden",
+    "timber",
+    "pebble",
+    "whistle",
+    "mirror",
+]
 
 
 def binary() -> str:
@@ -109,9 +131,7 @@ def seeded_server(sources: int = 200) -> Iterator[str]:
             f"/contexts/{CONTEXT}/sources",
             {"passages": built["passages"]},
         )
-        _call(
-            server.base_url, "POST", f"/contexts/{CONTEXT}/associations", built["associations"]
-        )
+        _call(server.base_url, "POST", f"/contexts/{CONTEXT}/associations", built["associations"])
         yield server.base_url
     finally:
         server.stop()
@@ -212,9 +232,7 @@ def run_once(command: Sequence[str], cwd: Path, ok: Sequence[int] = (0,)) -> Tim
     return Timing(seconds, usage.ru_maxrss / 1024)
 
 
-def in_turn(
-    commands: dict[str, tuple[Sequence[str], Path]], runs: int
-) -> dict[str, list[Timing]]:
+def in_turn(commands: dict[str, tuple[Sequence[str], Path]], runs: int) -> dict[str, list[Timing]]:
     """Run commands in turn, so that a drift of the machine's speed meets all of them."""
     found: dict[str, list[Timing]] = {name: [] for name in commands}
     for _ in range(runs):

@@ -155,8 +155,10 @@ def overhead(folder: Path, cases: int, runs: int) -> None:
         )
         net_plain = median_seconds(timings["plain"]) - median_seconds(timings["empty plain"])
         net_ours = median_seconds(timings["ours"]) - median_seconds(timings["empty ours"])
-        print(f"{what:>10} {net_plain:>8.2f} {net_ours:>8.2f} {net_ours / net_plain:>6.2f}"
-              f" {1.5:>7.2f}")
+        print(
+            f"{what:>10} {net_plain:>8.2f} {net_ours:>8.2f} {net_ours / net_plain:>6.2f}"
+            f" {1.5:>7.2f}"
+        )
 
 
 def growth(folder: Path, runs: int) -> None:

@@ -10,6 +10,7 @@ from msgspec import UNSET
 
 from .engine.comparison import DECIDING
 from .engine.statistics import PAIRS_FOR_EVIDENCE, TOLERANCE
+from .engine.words import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -34,16 +35,23 @@ def summary_lines(
     shown: str | None = None,
     failed: Sequence[str] = (),
     colour: bool = False,
+    whole_runs: bool = True,
 ) -> list[str]:
-    """The summary as lines of text; `shown` is where changes.jsonl is, `failed` why it fails."""
+    """The summary as lines of text; `shown` is where changes.jsonl is, `failed` why it fails.
+
+    Without `whole_runs` only paired cases are shown: between a whole set and a selection of it
+    an aggregate moves for no reason.
+    """
     paint = _painted if colour else _unpainted
-    lines = [_counted(comparison), "", "Deciding metrics, whole runs"]
-    lines += _table(_AGGREGATE_TITLES, _deciding_rows(comparison), paint)
+    lines = [_counted(comparison)]
+    if whole_runs:
+        lines += ["", "Deciding metrics, whole runs"]
+        lines += _table(_AGGREGATE_TITLES, _deciding_rows(comparison), paint)
     lines += ["", "Deciding metrics, paired cases, HEAD minus BASE"]
     lines += _table(_PAIRED_TITLES, _paired_rows(comparison), paint)
     lines += (f"  {sentence}" for sentence in _readings(comparison))
     others = [_aggregate_row(change, "") for change in _moved_others(comparison)]
-    if others:
+    if others and whole_runs:
         lines += ["", "Other aggregates that moved"]
         lines += _table(("metric", "", "base", "head", "delta"), others, paint)
     lines += _worst_lines(comparison)
@@ -198,15 +206,6 @@ def _reading(entry: PairedStatistics) -> str:
 
 
 # -- numbers and words -----------------------------------------------------------------------
-
-
-def printable(text: str) -> str:
-    """A text of somebody else's without control characters, which could steer a terminal."""
-    if text.isprintable():
-        return text
-    return "".join(
-        one if one.isprintable() else one.encode("unicode_escape").decode() for one in text
-    )
 
 
 def _whole(value: int | None) -> str:

@@ -151,7 +151,7 @@ def _show(text: str) -> None:
 
 
 def _complain(line: str) -> None:
-    from .changes_view import printable  # not needed as long as all is well
+    from .engine.words import printable  # not needed as long as all is well
 
     sys.stderr.write(f"{PROGRAM}: {printable(line)}\n")
 
@@ -176,9 +176,10 @@ def _compare(parser: argparse.ArgumentParser, options: argparse.Namespace) -> in
 
     from . import changes_view as view
     from .engine.files import write_atomically
+    from .engine.words import printable
 
     sys.stderr.writelines(
-        f"{PROGRAM}: warning: {view.printable(warning)}\n" for warning in comparison.warnings
+        f"{PROGRAM}: warning: {printable(warning)}\n" for warning in comparison.warnings
     )
     failed = reasons(comparison, options.fail_on, max_drop)
     write_atomically(Path(out), out, [comparison.lines()])
@@ -233,7 +234,7 @@ def _judge(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
 
     import msgspec
 
-    from .changes_view import printable
+    from .engine.words import printable
     from .engine.verdict import judge_again
 
     report = judge_again(

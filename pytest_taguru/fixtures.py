@@ -67,6 +67,7 @@ def taguru_run(
     request: pytest.FixtureRequest, taguru_url: str, taguru_http: requests.Session
 ) -> Iterator[Run]:
     """The run: preflight before the first case, the revision after at teardown."""
+    __tracebackhide__ = True
     given = _of_another_plugin(request)
     if given is not _NOBODYS:
         yield given
@@ -91,6 +92,7 @@ def taguru_run(
 @pytest.fixture
 def taguru_case(request: pytest.FixtureRequest, taguru_run: Run) -> CaseBlock:
     """The scored block of this item's case; its lanes have run."""
+    __tracebackhide__ = True  # an error of a hook or an adapter is shown as its own
     item: EvalCase = request.node
     given = _of_another_plugin(request)
     block: CaseBlock = taguru_run.block(item.index) if given is _NOBODYS else given
@@ -104,6 +106,7 @@ def taguru_case(request: pytest.FixtureRequest, taguru_run: Run) -> CaseBlock:
 
 
 def _open(state: State, url: object, http: requests.Session) -> Run:
+    __tracebackhide__ = True
     settings = state.settings
     target = _chosen_target(settings.target, url)
     state.url, state.url_origin = target.masked, target.origin

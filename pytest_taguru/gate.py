@@ -152,7 +152,13 @@ class Gate:
             state.recorder.discard()  # a test that is no case used the run
         self._store.close()
         problems = [problem for error in state.fatal for problem in error.problems]
-        complain(problems + state.notes)
+        self._complain(problems + state.notes)
+
+    def _complain(self, lines: list[str]) -> None:
+        terminal = self._config.pluginmanager.get_plugin("terminalreporter")
+        if lines and terminal is not None:
+            terminal.ensure_newline()  # the line of dots is still open
+        complain(lines)
 
     @pytest.hookimpl(trylast=True)
     def pytest_taguru_exitstatus(

@@ -8,8 +8,8 @@ import pytest
 
 from .engine.metrics import CASE_METRICS, case_value
 from .engine.thresholds import STABILITY
+from .engine.words import printable
 from .state import STATE
-from .texts import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,8 +10,8 @@ from msgspec import UNSET
 from .changes_view import summary_lines
 from .engine.blocks import CitationCheck, QuoteCheck
 from .engine.client import segment
+from .engine.words import counted, printable
 from .settings import worker_count
-from .texts import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,7 +45,7 @@ class Terminal:
         judged = settings.thresholds.shown if settings.thresholds else "none, this run only reports"
         lines = [
             f"taguru: context {settings.route.context} at {self._header_url()}",
-            f"taguru: {settings.eval.shown}, {cases} case{'s' if cases > 1 else ''},"
+            f"taguru: {settings.eval.shown}, {counted(cases, 'case')},"
             f" {settings.route.mode} mode, thresholds: {judged}",
             f"taguru: {self._flight()}",
         ]
@@ -61,7 +61,7 @@ class Terminal:
         settings = self._state.settings
         workers = worker_count(self._config)
         if workers:
-            return f"{workers} worker{'s' if workers > 1 else ''}, one case at a time each"
+            return f"{counted(workers, 'worker')}, one case at a time each"
         if settings.concurrency_for_latency:
             return "1 case at a time, since a latency is bounded"
         many = settings.concurrency
@@ -86,7 +86,8 @@ def summary(state: State, outcome: Outcome) -> Iterator[str]:
     yield of
     if state.url:
         origin = _WHERE.get(state.url_origin, state.url_origin)
-        yield f"server {state.url} (from {origin}), context {settings.route.context}"
+        replayed = ", answered from a recording" if settings.replay is not None else ""
+        yield f"server {state.url} (from {origin}{replayed}), context {settings.route.context}"
     for error in state.fatal:
         for problem in error.problems:
             yield f"error: {problem}"
@@ -193,8 +194,7 @@ def _thresholds(broken: list[Violation], sha256: str) -> Iterator[str]:
     if not broken:
         yield f"thresholds passed ({sha256})"
         return
-    many = len(broken)
-    yield f"thresholds VIOLATED: {many} bound{'s' if many > 1 else ''} ({sha256})"
+    yield f"thresholds VIOLATED: {counted(len(broken), 'bound')} ({sha256})"
     cases = [violation for violation in broken if violation.scope == "case"]
     for violation in broken:
         if violation.scope != "case":
@@ -210,7 +210,7 @@ def _strict(outcome: Outcome) -> Iterator[str]:
     if not broken:
         yield "strict: passed"
         return
-    yield f"strict VIOLATED by {len(broken)} case{'s' if len(broken) > 1 else ''}"
+    yield f"strict VIOLATED by {counted(len(broken), 'case')}"
     for violation in broken[:SHOWN_VIOLATIONS]:
         yield f"  case {violation.case_id}: {violation.reason}"
     if len(broken) > SHOWN_VIOLATIONS:
@@ -225,10 +225,11 @@ def _baseline(baseline: Baseline, outcome: Outcome) -> Iterator[str]:
     yield f"baseline {baseline.artifact.shown} ({baseline.sha256[:12]}):"
     for warning in comparison.warnings:
         yield f"  warning: {warning}"
-    for line in summary_lines(comparison):
+    whole = outcome.report.selected == outcome.report.total
+    for line in summary_lines(comparison, whole_runs=whole):
         yield f"  {line}" if line else ""
     if broken:
-        yield f"baseline VIOLATED: {len(broken)} reason{'s' if len(broken) > 1 else ''}"
+        yield f"baseline VIOLATED: {counted(len(broken), 'reason')}"
         yield from (f"  {reason}" for reason in broken)
     elif baseline.is_gate:
         yield "baseline passed"

@@ -7,6 +7,8 @@ import shlex
 import sys
 from typing import TYPE_CHECKING
 
+from .engine.words import counted, printable
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -34,7 +36,7 @@ def failure_text(block: CaseBlock, broken: Sequence[str], where: str, again: str
 def skip_text(failed: Sequence[FailedCall]) -> str:
     """Why a case could not be judged."""
     first, *rest = failed
-    more = f" (and {len(rest)} more failed calls)" if rest else ""
+    more = f" (and {counted(len(rest), 'more failed call')})" if rest else ""
     return f"not judged, the {first.lane} call failed: {printable(first.message)}{more}"
 
 
@@ -65,13 +67,3 @@ def complain(lines: Iterable[str]) -> None:
     for line in lines:
         sys.stderr.write(f"taguru: {printable(line)}\n")
     sys.stderr.flush()
-
-
-def printable(text: str) -> str:
-    """Text on one line: control characters, line breaks and surrogates as escapes."""
-    if text.isprintable():
-        return text
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode("ascii")
-        for char in text
-    )

@@ -35,6 +35,7 @@ class Outcome(Generic[T]):
 
     def get(self) -> T:
         """The value; or raise what the work raised."""
+        __tracebackhide__ = True  # test runners know it: not a frame that anyone wants to see
         if self._error is not None:
             try:
                 raise self._error
@@ -48,6 +49,7 @@ def aside(work: Callable[[], T]) -> T:
 
     Whoever is interrupted while waiting leaves the thread behind.
     """
+    __tracebackhide__ = True
     outcomes: SimpleQueue[Outcome[T]] = SimpleQueue()
     threading.Thread(
         target=lambda: outcomes.put(Outcome(work)), name="taguru-aside", daemon=True

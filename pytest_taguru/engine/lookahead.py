@@ -52,6 +52,7 @@ class LookAhead(Generic[K, V]):
         Raises what the work raised. Tasks before this one that nobody took are given up: they
         were skipped.
         """
+        __tracebackhide__ = True
         with self._changed:
             self._forget_before(task)
             if task in self._begun:

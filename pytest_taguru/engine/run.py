@@ -48,6 +48,7 @@ class Run:
     def __init__(
         self, transport: Transport, *, base: str, masked: str, route: Route, dataset: Dataset
     ) -> None:
+        __tracebackhide__ = True
         self._cases_transport = _Stoppable(transport)
         self._client = Client(transport, base)
         self._base = base
@@ -72,6 +73,7 @@ class Run:
 
     def block(self, index: int) -> CaseBlock:
         """The scored block of a case of the dataset; asked again, it is fetched again."""
+        __tracebackhide__ = True
         return self._work_aside(index) if self._ahead is None else self._ahead.take(index)
 
     def _work(self, index: int, transport: Transport | None = None) -> CaseBlock:
@@ -80,6 +82,7 @@ class Run:
 
     def _work_aside(self, index: int) -> CaseBlock:
         """The same, without a request after the caller was interrupted."""
+        __tracebackhide__ = True
         transport = _Stoppable(self._cases_transport)
         try:
             return aside(lambda: self._work(index, transport))
@@ -98,6 +101,7 @@ class Run:
 
     def close(self) -> Bracket:
         """Stop, and read the revision after. Raises RunError; idempotent."""
+        __tracebackhide__ = True
         self.stop()
         if self._bracket is None:
             after = aside(lambda: read_context_after(self._client, self._context))

@@ -1,14 +1,17 @@
 """Strict JSON for files that people write by hand: every fault, each with its path.
 
 msgspec refuses what the formats refuse (floats for integers, NaN, lone surrogates, unknown
-fields) but stops at the first fault and does not see repeated keys. So a text that it accepts
-is checked for those, and one that it refuses is walked again for all that is wrong with it.
+fields) but stops at the first fault and does not see repeated keys, nor that `-0` is no integer
+and that an integer of many hundred digits is no number. So a text that it accepts is read once
+more for those, and one that it refuses is walked for all that is wrong with it.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
+import sys
 import types
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union, get_args, get_origin
 
@@ -31,6 +34,7 @@ _BLANKLESS = r"[^\t\n\x0b\x0c\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u2
 NonBlank = Annotated[str, Meta(pattern=_BLANKLESS, description="a string that is not blank")]
 
 MAX_DEPTH = 127
+_MINUS_ZERO = "-0"
 _STRINGS_AND_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.S)
 _PLAIN = {
     str: "a string",
@@ -73,18 +77,21 @@ def decode(text: str, decoder: msgspec.json.Decoder[T]) -> T:
         raise FaultsError(faults or [Fault("", str(error))], raw) from None
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
         raise FaultsError([Fault("", _malformed(str(error)))]) from None
-    repeated = _repeated_keys(text)
-    if repeated:
-        raise FaultsError(repeated, value)
+    raw, faults = _read_again(text)
+    if _MINUS_ZERO in text:
+        faults += _faults(raw, decoder.type, "")
+    if faults:
+        raise FaultsError(faults, value)
     return value
 
 
 def _walk(text: str, expected: Any) -> tuple[Any, list[Fault]]:
     try:
-        raw = msgspec.json.decode(text)
+        msgspec.json.decode(text)
     except msgspec.DecodeError as error:
         return None, [Fault("", _malformed(str(error)))]
-    return raw, [*_faults(raw, expected, ""), *_repeated_keys(text)]
+    raw, faults = _read_again(text)
+    return raw, [*_faults(raw, expected, ""), *faults]
 
 
 def _malformed(reason: str) -> str:
@@ -108,20 +115,29 @@ def _too_deep(text: str) -> bool:
     return False
 
 
-def _repeated_keys(text: str) -> list[Fault]:
-    found: list[str] = []
+def _read_again(text: str) -> tuple[Any, list[Fault]]:
+    """The value of a well-formed text with `-0` as a float, and what msgspec does not see."""
+    found: list[Fault] = []
 
-    def pairs(items: list[tuple[str, object]]) -> None:
-        if len({key for key, _ in items}) != len(items):
-            seen: set[str] = set()
-            for key, _ in items:
-                if key in seen:
-                    found.append(key)
-                seen.add(key)
+    def pairs(items: list[tuple[str, object]]) -> dict[str, object]:
+        members: dict[str, object] = {}
+        for key, value in items:
+            if key in members:
+                found.append(Fault(key, "this key is given twice in one object"))
+            members[key] = value
+        return members
 
-    # The values do not matter here, and a long integer would trip Python's digit limit.
-    json.loads(text, object_pairs_hook=pairs, parse_int=len, parse_float=len)
-    return [Fault(key, "this key is given twice in one object") for key in found]
+    def integer(digits: str) -> float:
+        if digits == _MINUS_ZERO:
+            return -0.0
+        if len(digits) <= sys.float_info.max_10_exp:
+            return int(digits)
+        number = float(digits)
+        if not math.isfinite(number):
+            found.append(Fault("", "a number is out of range"))
+        return number
+
+    return json.loads(text, object_pairs_hook=pairs, parse_int=integer), found
 
 
 def _faults(value: object, expected: Any, path: str) -> Iterator[Fault]:
@@ -190,7 +206,7 @@ def _kind(value: object) -> str:
         return json.dumps(value)
     if isinstance(value, int | float):
         shown = json.dumps(value)
-        return shown if len(shown) <= 24 else "a number that long"
+        return shown if len(shown) <= 24 and math.isfinite(value) else "a number that long"
     if isinstance(value, str):
         return "a blank string" if not value.strip(WHITE_SPACE) else "a string"
     return "an array" if isinstance(value, list) else "an object"
