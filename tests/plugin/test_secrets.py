@@ -263,14 +263,18 @@ def test_a_bug_of_ours_can_be_found(project: Workspace) -> None:
     assert "called from cases.py:" in run.stdout
 
 
-def test_a_bug_of_theirs_is_shown_where_it_is(project: Workspace) -> None:
-    project.write("conftest.py", BREAKS["adapter, search"][0])
+@pytest.mark.parametrize("number", [1, 8])
+@pytest.mark.parametrize(
+    "breaks", ["adapter, health", "adapter, search", "hook, case", "adapter, answered"]
+)
+def test_a_bug_of_theirs_is_shown_where_it_is(breaks: str, number: int, project: Workspace) -> None:
+    project.write("conftest.py", BREAKS[breaks][0])
     with serve() as server:
-        run = project.evaluate(server.url)
+        run = project.evaluate(server.url, f"--taguru-concurrency={number}")
     assert "RuntimeError: a bug of mine" in run.stdout
-    assert "if '/search' in request.url: raise RuntimeError(\"a bug of mine\")" in run.stdout
-    for words in ("requests/sessions.py", "engine/http.py", "engine/lanes.py", "raised in"):
-        assert words not in run.stdout, run.shown
+    assert "conftest.py:" in run.stdout
+    for words in ("requests/", "pytest_taguru/", "raised in", "During handling"):
+        assert words not in run.stdout + run.stderr, run.shown
 
 
 # -- somebody interrupts -----------------------------------------------------------------------
