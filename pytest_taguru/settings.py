@@ -73,6 +73,12 @@ def is_worker(config: pytest.Config) -> bool:
     return hasattr(config, "workerinput")
 
 
+def only_lists(config: pytest.Config) -> bool:
+    """Whether pytest was asked to show something instead of running it."""
+    asked = ("collectonly", "setupplan", "showfixtures", "show_fixtures_per_test")
+    return any(config.getoption(option, False) for option in asked)
+
+
 def worker_count(config: pytest.Config) -> int:
     """How many workers of pytest-xdist this process hands its tests to; 0 if it runs them."""
     if is_worker(config) or config.option.collectonly or config.getoption("dist", "no") == "no":
@@ -240,7 +246,7 @@ class _Reader:
         out = self._file("out") or File(
             shown=DEFAULT_OUT, path=self._config.invocation_params.dir / DEFAULT_OUT
         )
-        if not (self._config.option.collectonly or is_worker(self._config)):
+        if not (only_lists(self._config) or is_worker(self._config)):
             check_writable(out.path, out.shown)
         return out
 
@@ -265,7 +271,7 @@ class _Reader:
             self._problem("--taguru-record and --taguru-replay exclude each other")
         if record and worker_count(self._config):
             self._problem("--taguru-record works in one process only; run it without -n")
-        if record and not self._config.option.collectonly:
+        if record and not only_lists(self._config):
             self._try(lambda: check_writable(record.path, record.shown))
         exchanges = self._try(lambda: load_recording(replay.path, replay.shown)) if replay else None
         return record, exchanges

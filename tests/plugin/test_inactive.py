@@ -240,3 +240,20 @@ def test_help_and_version_touch_nothing(
     assert run.stdout == plain.stdout
     assert server.requests == []
     assert sorted(file.name for file in workspace.directory.iterdir()) == ["pytest.ini"]
+
+
+@pytest.mark.parametrize("flag", ["--collect-only", "--setup-plan", "--fixtures"])
+def test_what_only_shows_asks_and_writes_nothing(
+    workspace: Workspace, server: LoopbackServer, flag: str
+) -> None:
+    workspace.dataset({"case_id": "one", "query": "q"})
+    before = sorted(workspace.directory.iterdir())
+    run = workspace.evaluate(server.url, flag, "-q", "-p", "no:cacheprovider")
+    assert run.status == 0, run.shown
+    assert "taguru evaluation" not in run.stdout
+    assert ("eval.jsonl::one" in run.stdout) is (flag != "--fixtures")
+    assert ("taguru_url" in run.stdout) is (flag != "--collect-only")
+    assert not server.requests
+    assert [
+        path for path in sorted(workspace.directory.iterdir()) if "pycache" not in path.name
+    ] == before
