@@ -192,7 +192,7 @@ def cases(draw: st.DrawFn, corpus: Corpus, case_id: str) -> dict[str, Any]:
             3,
         )
     nothing = {"expected_labels", "expected_associations", "expected_citations"}
-    case = draw(st.fixed_dictionaries({}, optional=wanted))
+    case: dict[str, Any] = draw(st.fixed_dictionaries({}, optional=wanted))
     for name in sorted(nothing & case.keys()):
         if not case[name] and draw(st.booleans()):
             case[name] = None
