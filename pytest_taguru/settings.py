@@ -206,7 +206,9 @@ class _Reader:
         value, origin = self._given(name)
         if value is None:
             return None
-        if not (value.isascii() and value.isdigit() and len(value) <= 18 and int(value) >= 1):
+        if not (
+            value.isascii() and value.isdigit() and len(value) <= 20 and 0 < int(value) < 1 << 64
+        ):
             raise InputError(f"{origin}: expected an integer of at least 1")
         return int(value)
 

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from .target import Token
 
 _CHUNK = 1 << 16
+#: A pool has its full size from the start, so an absurd one would never get there.
+MOST_POOLED = 1000
 #: A shorter token could be any word of an answer.
 _TOKEN_BYTES = 8
 
@@ -417,7 +419,7 @@ def new_session(connections: int) -> requests.Session:
     It keeps no cookies: no answer may change a later request.
     """
     session = requests.Session()
-    adapter = DeadlineAdapter(pool_maxsize=max(connections, 1), pool_block=False)
+    adapter = DeadlineAdapter(pool_maxsize=min(max(connections, 1), MOST_POOLED), pool_block=False)
     for scheme in ("http://", "https://"):
         session.mount(scheme, adapter)
     session.headers["User-Agent"] = "pytest-taguru"

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import socket
+from typing import TYPE_CHECKING
+
 import pytest
+import requests
 
 from pytest_taguru.engine.client import readable, segment
 from pytest_taguru.engine.dataset import parse_dataset
 from pytest_taguru.engine.errors import InputError
+from pytest_taguru.engine.http import new_session
+
+if TYPE_CHECKING:
+    from tests.support.runs import Workspace
 
 
 def test_messages_escape_only_what_a_path_must_not_hold() -> None:
@@ -65,3 +73,22 @@ def test_an_integer_too_long_for_a_number_is_refused_even_where_anything_goes() 
     longest = "1" + "0" * 308  # 1e308 is a number
     text = f'{{"taguru_eval": 1, "default_target": {longest}}}\n{{"case_id": "c", "query": "q"}}'
     assert len(parse_dataset(text.encode(), "eval.jsonl").cases) == 1
+
+
+def test_an_absurd_concurrency_does_not_fill_the_memory() -> None:
+    # The pool of requests holds a place for each connection from its first use on.
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    with new_session(2**64 - 1) as session, pytest.raises(requests.ConnectionError):
+        session.get(f"http://127.0.0.1:{port}/")
+
+
+@pytest.mark.parametrize(
+    ("ceiling", "status"), [("18446744073709551615", 0), ("18446744073709551616", 2), ("0", 2)]
+)
+def test_ceilings_are_64_bits_wide(workspace: Workspace, ceiling: str, status: int) -> None:
+    workspace.dataset({"case_id": "c", "query": "q"})
+    run = workspace.evaluate(
+        "http://127.0.0.1:9", "--collect-only", f"--taguru-max-tokens={ceiling}"
+    )
+    assert run.status == status, run.shown
