@@ -524,6 +524,43 @@ def test_a_broken_fixture_of_all_cases_stops_the_look_ahead(workspace: Workspace
     assert len(holder.held) <= 8
 
 
+LETS_GO = """
+import os, threading
+from urllib.request import urlopen
+def pytest_runtest_logreport(report):
+    if report.when == "setup" and report.nodeid.endswith("::c0"):
+        urlopen(os.environ["GO"]).close()
+        for thread in threading.enumerate():
+            if thread.name.startswith("taguru-"):
+                thread.join(50)
+"""
+
+
+def test_a_case_that_cannot_be_set_up_stops_the_look_ahead(workspace: Workspace) -> None:
+    """Those under way end, others are not begun before they are asked for."""
+    project(
+        workspace,
+        LETS_GO + "import pytest\n"
+        "@pytest.fixture(scope='session', autouse=True)\n"
+        "def mine(taguru_run): raise RuntimeError('mine')\n",
+    )
+
+    def go(request: Request) -> Answer | None:
+        if request.path != "/go":
+            return None
+        holder.wait(2)
+        holder.release()
+        return Answer()
+
+    holder = Holder(lambda request: is_search(request), go)
+    with FakeTaguru(hook=holder).serve() as server:
+        run = workspace.evaluate(server.url, "--taguru-concurrency=2", GO=f"{server.url}/go")
+        asked = Counter(case_of(request) for request in server.requests)
+    assert "30 errors" in run.stdout, run.shown
+    del asked[None]
+    assert asked == {"c0": 6, "c1": 6}
+
+
 HOST = """
 import sys, threading, pytest
 status = pytest.main(sys.argv[1:])
