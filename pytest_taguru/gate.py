@@ -238,3 +238,4 @@ class Reports:
         if state.run is not None:
             # No artifact can come of it any more, and it may be a fixture that all cases need.
             state.run.stop_ahead()
+            state.run.give_up(item.index)

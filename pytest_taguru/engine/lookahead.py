@@ -66,6 +66,13 @@ class LookAhead(Generic[K, V]):
         with self._places:
             return self._work_now(task)
 
+    def forget(self, task: K) -> None:
+        """Let go of what a task came to, or comes to: if it is wanted again, it is begun anew."""
+        with self._changed:
+            self._begun.discard(task)
+            self._done.pop(task, None)
+            self._changed.notify_all()
+
     def stop(self) -> None:
         """Begin no further task. What is under way ends unseen."""
         with self._changed:

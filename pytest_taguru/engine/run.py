@@ -56,6 +56,8 @@ class Run:
         self._dataset = dataset
         self._context = route.context
         self._ahead: LookAhead[int, CaseBlock] | None = None
+        #: What the cases under way send through.
+        self._under_way: dict[int, _Stoppable] = {}
         self._bracket: Bracket | None = None
         self.masked = masked
         opening = _Stoppable(transport)
@@ -76,18 +78,26 @@ class Run:
         __tracebackhide__ = True
         return self._work_aside(index) if self._ahead is None else self._ahead.take(index)
 
-    def _work(self, index: int, transport: Transport | None = None) -> CaseBlock:
-        client = Client(transport or self._cases_transport, self._base)
-        return run_case(self._dataset.cases[index], Lanes(client, self._route))
+    def give_up(self, index: int) -> None:
+        """Send no further request for a case, unless it is asked for again."""
+        under_way = self._under_way.get(index)
+        if under_way is not None:
+            under_way.stopped.set()
+        if self._ahead is not None:
+            self._ahead.forget(index)
+
+    def _work(self, index: int) -> CaseBlock:
+        transport = self._under_way[index] = _Stoppable(self._cases_transport)
+        try:
+            lanes = Lanes(Client(transport, self._base), self._route)
+            return run_case(self._dataset.cases[index], lanes)
+        finally:
+            if self._under_way.get(index) is transport:  # else it is fetched again already
+                del self._under_way[index]
 
     def _work_aside(self, index: int) -> CaseBlock:
-        """The same, without a request after the caller was interrupted."""
         __tracebackhide__ = True
-        transport = _Stoppable(self._cases_transport)
-        try:
-            return aside(lambda: self._work(index, transport))
-        finally:
-            transport.stopped.set()
+        return aside(lambda: self._work(index))
 
     def stop_ahead(self) -> None:
         """Begin on no further case before it is asked for."""

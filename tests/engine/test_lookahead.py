@@ -168,3 +168,23 @@ def test_work_that_is_wanted_now_waits_for_a_place() -> None:
     watcher.join(PATIENCE)
     assert order[0] == "end"
     assert (ahead.take(1), ahead.take(2)) == ("result 1", "result 2")
+
+
+def test_a_task_that_was_forgotten_is_worked_on_anew() -> None:
+    """Done or still under way: what it came to is nobody's."""
+    begun, free = threading.Semaphore(0), threading.Event()
+
+    def work(task: int) -> str:
+        begun.release()
+        if task == 1:
+            assert free.wait(PATIENCE)
+        return f"result {task}"
+
+    ahead = LookAhead([1, 2], work, 3, lambda task: f"again {task}")
+    for _ in range(2):
+        assert begun.acquire(timeout=PATIENCE)
+    ahead.forget(1)
+    ahead.forget(2)
+    assert ahead.take(1) == "again 1"
+    assert ahead.take(2) == "again 2"
+    free.set()

@@ -428,7 +428,6 @@ def test_ctrl_c_while_a_request_is_under_way(stage: str, number: int, workspace:
 
 ALARM = """
 import os, signal, pytest
-from urllib.request import urlopen
 def ring(number, frame):
     pytest.fail("Timeout: somebody's alarm")
 signal.signal(signal.SIGALRM, ring)
@@ -437,19 +436,33 @@ def begun(request):
     if request.node.name == "c0":
         urlopen(os.environ["BEGUN"]).close()
 """
+#: Once the first case is through, lets the server go and waits for the threads under way.
+LETS_GO = """
+import os, threading
+from urllib.request import urlopen
+def pytest_runtest_logreport(report):
+    if report.when == "setup" and report.nodeid.endswith("::c0"):
+        threads = [one for one in threading.enumerate() if one.name.startswith("taguru-")]
+        urlopen(os.environ["GO"]).close()
+        for thread in threads:
+            thread.join(50)
+"""
 
 
 @posix_only
 @pytest.mark.parametrize("number", [1, 8])
 def test_an_alarm_ends_a_case_and_its_requests(number: int, workspace: Workspace) -> None:
     """As pytest-timeout's does: an exception out of a signal's handler, anywhere at all."""
-    project(workspace, ALARM)
+    project(workspace, LETS_GO + ALARM)
     begun = threading.Event()
 
     def note(request: Request) -> Answer | None:
-        if request.path != "/begun":
+        if request.path == "/begun":
+            begun.set()
+        elif request.path == "/go":
+            holder.release()
+        else:
             return None
-        begun.set()
         return Answer()
 
     holder = Holder(
@@ -457,7 +470,8 @@ def test_an_alarm_ends_a_case_and_its_requests(number: int, workspace: Workspace
     )
     with FakeTaguru(hook=holder).serve() as server:
         arguments = flags(server, f"--taguru-concurrency={number}", "-v")
-        process = start(workspace.directory, *arguments, BEGUN=f"{server.url}/begun")
+        places = {"BEGUN": f"{server.url}/begun", "GO": f"{server.url}/go"}
+        process = start(workspace.directory, *arguments, **places)
         try:
             holder.wait()
             assert begun.wait(PATIENCE)
@@ -524,20 +538,8 @@ def test_a_broken_fixture_of_all_cases_stops_the_look_ahead(workspace: Workspace
     assert len(holder.held) <= 8
 
 
-LETS_GO = """
-import os, threading
-from urllib.request import urlopen
-def pytest_runtest_logreport(report):
-    if report.when == "setup" and report.nodeid.endswith("::c0"):
-        urlopen(os.environ["GO"]).close()
-        for thread in threading.enumerate():
-            if thread.name.startswith("taguru-"):
-                thread.join(50)
-"""
-
-
 def test_a_case_that_cannot_be_set_up_stops_the_look_ahead(workspace: Workspace) -> None:
-    """Those under way end, others are not begun before they are asked for."""
+    """Others that are under way end; none is begun before it is asked for."""
     project(
         workspace,
         LETS_GO + "import pytest\n"
@@ -558,7 +560,36 @@ def test_a_case_that_cannot_be_set_up_stops_the_look_ahead(workspace: Workspace)
         asked = Counter(case_of(request) for request in server.requests)
     assert "30 errors" in run.stdout, run.shown
     del asked[None]
-    assert asked == {"c0": 6, "c1": 6}
+    assert asked == {"c0": 1, "c1": 6}, "one was given up, one ended"
+
+
+@pytest.mark.parametrize("number", [1, 8])
+def test_a_case_that_is_set_up_again_is_fetched_again(number: int, workspace: Workspace) -> None:
+    """Not taken from a request that was given up."""
+    pytest.importorskip("pytest_rerunfailures")
+    project(
+        workspace,
+        "import pytest\n"
+        "tries = []\n"
+        "@pytest.fixture(autouse=True)\n"
+        "def mine(request):\n"
+        "    tries.append(request.node.name)\n"
+        "    assert tries.count('c1') != 1 or tries[-1] != 'c1'\n",
+    )
+    with FakeTaguru(hits={"c1 ?": [("corpus/water.md", 0)]}).serve() as server:
+        process = start_python(
+            workspace.directory,
+            *("-m", "pytest", "-p", "no:hypothesispytest", "-p", "no:timeout"),
+            *("-p", "pytest_rerunfailures", "--reruns=1"),
+            *flags(server, f"--taguru-concurrency={number}"),
+        )
+        run = finish(process, workspace.directory)
+    assert run.status == 0, run.shown
+    assert "30 passed, 1 rerun" in run.stdout
+    blocks = run.artifact()["cases"]
+    assert [block["case_id"] for block in blocks] == [f"c{one}" for one in range(30)]
+    assert {block["passage"]["outcome"] for block in blocks} == {"searched"}
+    assert blocks[1]["recall"]["mrr"] == 1.0
 
 
 HOST = """
