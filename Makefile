@@ -12,6 +12,8 @@ PYTEST_ARGS ?=
 BIN := $(VENV)/bin
 RUN_READY := $(VENV)/.ready-to-run
 DEV_READY := $(VENV)/.ready-to-develop
+# The versions that development uses; those who install the package are not held to them.
+CONSTRAINED := --constraint constraints.txt
 
 SERVER_VERSION := 0.9.7
 SERVER := .tools/bin/taguru
@@ -23,7 +25,7 @@ USE_SERVER = if [ -z "$$TAGURU_TEST_BIN" ] && [ -x $(SERVER) ]; then \
 IN_EXAMPLE = python="$$(cd "$(BIN)" && pwd)/python" && cd example_project && \
 	"$$python" -m pytest -p no:randomly
 
-.PHONY: help example live test lint check matrix server clean
+.PHONY: help example live test lint check docs dist matrix constraints server clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -51,8 +53,17 @@ lint: $(DEV_READY)  ## check style, formatting, types and the direction of impor
 
 check: lint test  ## lint, then test
 
+docs: $(DEV_READY)  ## build the documentation site into docs/_build/html; a warning is an error
+	$(BIN)/sphinx-build -W --keep-going docs docs/_build/html
+
+dist: $(DEV_READY)  ## build wheel and sdist into dist/, check them, run the example from the wheel
+	@$(BIN)/python tools/check_dist.py
+
 matrix:  ## the lowest and the newest pytest and Python, each in its own environment
 	@.ci/matrix
+
+constraints:  ## renew constraints.txt: the newest versions of all that development needs
+	@$(PYTHON) tools/renew_constraints.py
 
 server: $(SERVER)  ## build the real taguru server with cargo, into .tools/
 
@@ -63,22 +74,22 @@ $(SERVER):
 
 clean:  ## remove environments, caches and artifacts, but not the server in .tools/
 	rm -rf .venv .venv-* .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
-	rm -rf build dist .coverage .coverage.* coverage.xml evaluation.json changes.jsonl
+	rm -rf build dist docs/_build .coverage .coverage.* coverage.xml evaluation.json changes.jsonl
 	rm -rf example_project/evaluation.json example_project/.pytest_cache
 	find pytest_taguru tests example_project -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The environment with the project and nothing else.
-$(RUN_READY): pyproject.toml
+$(RUN_READY): pyproject.toml $(wildcard constraints.txt)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	{ echo "Python 3.11 or newer is needed; another one can be named: make PYTHON=python3.12 ..."; exit 1; }
 	@[ -x "$(BIN)/python" ] || { echo "Creating $(VENV)"; $(PYTHON) -m venv "$(VENV)"; }
 	@echo "Installing pytest-taguru into $(VENV)"
-	@"$(BIN)/python" -m pip --disable-pip-version-check install --quiet --editable .
+	@"$(BIN)/python" -m pip --disable-pip-version-check install --quiet $(CONSTRAINED) --editable .
 	@touch "$@"
 
 # The same with what tests and checks need. Dependency groups came with pip 25.1.
 $(DEV_READY): $(RUN_READY)
 	@echo "Installing the development dependencies into $(VENV)"
 	@"$(BIN)/python" -m pip --disable-pip-version-check install --quiet --upgrade "pip>=25.1"
-	@"$(BIN)/python" -m pip --disable-pip-version-check install --quiet --editable . --group dev
+	@"$(BIN)/python" -m pip --disable-pip-version-check install --quiet $(CONSTRAINED) --editable . --group dev
 	@touch "$@"
