@@ -32,6 +32,7 @@ from tests.support.runs import Workspace, plugin_flags
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pytest_taguru.engine.client import Transport
     from tests.support.live import LiveServer
     from tests.support.runs import Launcher
 
@@ -86,16 +87,28 @@ class Arena:
 def in_process(
     directory: Path, url: str, context: str, flags: Flags, *, gated: bool, width: int = 1
 ) -> int:
-    """Evaluate with the engine alone, as the plugin does; returns the exit status."""
-    try:
-        return _evaluate(directory, url, context, flags, gated=gated, width=width)
-    except EvaluationError as error:
-        return error.status
+    """Evaluate over the network with the engine alone; returns the exit status."""
+    base = find_target(url, "here", {}).base
+    with new_session(width) as session:
+        session.trust_env = False
+        transport = HttpTransport(session, base, None)
+        try:
+            return evaluate(directory, transport, url, context, flags, gated=gated, width=width)
+        except EvaluationError as error:
+            return error.status
 
 
-def _evaluate(
-    directory: Path, url: str, context: str, flags: Flags, *, gated: bool, width: int
+def evaluate(
+    directory: Path,
+    transport: Transport,
+    url: str,
+    context: str,
+    flags: Flags,
+    *,
+    gated: bool,
+    width: int = 1,
 ) -> int:
+    """What the plugin does with the engine, from eval.jsonl to evaluation.json; 0 or 3."""
     dataset = load_dataset(directory / "eval.jsonl", "eval.jsonl")
     ids = {case.case_id for case in dataset.cases}
     file = directory / "thresholds.json"
@@ -107,31 +120,27 @@ def _evaluate(
         limits=limits(flags.max_items, flags.max_bytes, flags.max_tokens),
         rerank=flags.rerank,
     )
-    with closing(BlockStore()) as store, new_session(width) as session:
-        session.trust_env = False
-        run = Run(
-            HttpTransport(session, target.base, None),
-            base=target.base,
-            masked=target.masked,
-            route=route,
-            dataset=dataset,
-        )
+    with closing(BlockStore()) as store:
+        run = Run(transport, base=target.base, masked=target.masked, route=route, dataset=dataset)
         numbers = range(len(dataset.cases))
         run.look_ahead(numbers, width)
-        for number in numbers:
-            store.put(number, encode_block(run.block(number)))
+        try:
+            for number in numbers:
+                store.put(number, encode_block(run.block(number)))
+        finally:
+            run.stop()
         corpus = merge_brackets([run.close()])
-        summed = tally(store.blocks(), gate, strict=False, rerank_asked=flags.rerank is not None)
+        rerank_asked = flags.rerank is not None
+        summed = tally(store.blocks(), gate, strict=False, rerank_asked=rerank_asked)
         report = None
         if summed.judgement:
             report = summed.judgement.report(summed.metrics, stable=corpus.stable, selection=None)
         warnings = [assembly_warning(case) for case in dataset.cases] if flags.assembly else []
+        count_of_cases = len(dataset.cases)
         head = Head(
             generated_at=now(),
             inputs=Inputs(
-                eval=EvalInput(
-                    path="eval.jsonl", name=dataset.header.name, cases=len(dataset.cases)
-                ),
+                eval=EvalInput(path="eval.jsonl", name=dataset.header.name, cases=count_of_cases),
                 context=context,
                 url=target.masked,
                 out="evaluation.json",
@@ -146,7 +155,7 @@ def _evaluate(
         )
         out = directory / "evaluation.json"
         write_artifact(out, "evaluation.json", head, store.encoded(), Tail(metrics=summed.metrics))
-        return 0 if report is None or report.passed else VIOLATED
+    return 0 if report is None or report.passed else VIOLATED
 
 
 def verdict(

@@ -21,5 +21,9 @@ def budget(number: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         deadline=None,
         # Without the last phase, which runs a failing example hundreds of times to explain it.
         phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+        suppress_health_check=[
+            HealthCheck.too_slow,
+            HealthCheck.data_too_large,
+            HealthCheck.function_scoped_fixture,  # a directory may serve many examples
+        ],
     )
