@@ -15,37 +15,14 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import event, given
 
-from tests.support.live import LiveServer, find_binary
-
 from .both import Arena, verdict
 from .budget import budget
 from .strategies import Example, examples
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.support.runs import Launcher
 
 pytestmark = pytest.mark.live
-
-
-@pytest.fixture(scope="module")
-def bare() -> Iterator[Arena]:
-    """A server without providers."""
-    yield from _arena(providers=False)
-
-
-@pytest.fixture(scope="module")
-def equipped() -> Iterator[Arena]:
-    """A server with embeddings and a reranker."""
-    yield from _arena(providers=True)
-
-
-def _arena(*, providers: bool) -> Iterator[Arena]:
-    with LiveServer(find_binary(), providers=providers) as server:
-        arena = Arena(server, embeds=providers)
-        yield arena
-        arena.close()
 
 
 def check(arena: Arena, example: Example, launcher: Launcher | None = None) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import pytest
 import requests
 
+from pytest_taguru.compare import main as compare_main
 from pytest_taguru.engine.client import readable, segment
 from pytest_taguru.engine.dataset import parse_dataset
 from pytest_taguru.engine.errors import InputError
@@ -15,6 +18,8 @@ from pytest_taguru.engine.http import new_session
 
 if TYPE_CHECKING:
     from tests.support.runs import Workspace
+
+    from .both import Arena
 
 
 def test_messages_escape_only_what_a_path_must_not_hold() -> None:
@@ -92,3 +97,54 @@ def test_ceilings_are_64_bits_wide(workspace: Workspace, ceiling: str, status: i
         "http://127.0.0.1:9", "--collect-only", f"--taguru-max-tokens={ceiling}"
     )
     assert run.status == status, run.shown
+
+
+# -- differences that stay: see docs/compatibility.md ------------------------------------------
+
+
+@pytest.mark.live
+def test_a_bound_is_the_number_that_it_says(workspace: Workspace, bare: Arena) -> None:
+    # One found of eleven is 0.09090909090909091. The original reads these digits as the next
+    # larger number, so that a run violates a bound that was copied from its own artifact.
+    bare.server.call("PUT", "/contexts/elevenths", {"description": "one edge"})
+    edge = {"subject": "a", "label": "l", "object": "b", "weight": 1.0}
+    bare.server.call("POST", "/contexts/elevenths/associations", [edge])
+    names = ["a", *(f"missing {number}" for number in range(10))]
+    workspace.dataset({"case_id": "c", "query": "q", "cues": ["a"], "expected_concepts": names})
+    bound = {"coverage.concepts": {"min": 1 / 11, "max": 1 / 11}}
+    workspace.thresholds(cases={"default": bound})
+    gated = ["--thresholds", "thresholds.json"]
+    original = bare.server.evaluate(workspace.directory, "elevenths", gated)
+    assert original.status == 3
+    (violation,) = original.artifact("original.json")["thresholds"]["violations"]
+    assert violation["reason"] == "0.090909 < min 0.090909"
+    run = workspace.evaluate(
+        bare.server.url, "--taguru-thresholds=thresholds.json", context="elevenths"
+    )
+    assert run.status == 0, run.shown
+    assert run.artifact()["metrics"]["coverage.concepts"]["mean"] == 1 / 11
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("name", ["line\nend", "tab\tstop", "carriage\rreturn"])
+def test_tabs_and_line_ends_belong_to_a_name(workspace: Workspace, bare: Arena, name: str) -> None:
+    # The original drops them on the way into the URL and asks for another context.
+    bare.server.call("PUT", f"/contexts/{quote(name)}", {"description": "here"})
+    workspace.dataset({"case_id": "c", "query": "q"})
+    assert bare.server.evaluate(workspace.directory, name, []).status == 2
+    run = workspace.evaluate(bare.server.url, context=name)
+    assert run.status == 0, run.shown
+    assert run.artifact()["inputs"]["context"] == name
+
+
+@pytest.mark.parametrize("member", ['"\\ud800"', "[" * 5000 + "]" * 5000])
+def test_an_artifact_is_json_to_its_end(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str], member: str
+) -> None:
+    # The original does not look into members that it passes over, and takes both.
+    base = workspace.write("base.json", f'{{"taguru_evaluation": 1, "extensions": {member}}}')
+    head = workspace.write("head.json", json.dumps({"taguru_evaluation": 1}))
+    out = workspace.directory / "changes.jsonl"
+    assert compare_main([str(base), str(head), "--out", str(out)]) == 2
+    assert "BASE" in capsys.readouterr().err
+    assert not out.exists()
