@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from tests.support.runs import Launcher
 
-PAGES = sorted(DOCS.rglob("*.md"))
+PAGES = sorted([*DOCS.glob("*.md"), *DOCS.glob("howto/*.md")])
 #: Pages whose commands begin in the checkout; those of all others begin in the example project.
 IN_CHECKOUT = ("tutorial.md",)
 #: What the reader of a page about two finished runs has before the first command.
