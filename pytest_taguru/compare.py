@@ -234,8 +234,8 @@ def _judge(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
 
     import msgspec
 
-    from .engine.words import printable
     from .engine.verdict import judge_again
+    from .engine.words import printable
 
     report = judge_again(
         Path(options.judge), options.judge, Path(options.thresholds), options.thresholds
