@@ -29,7 +29,7 @@ IN_EXAMPLE = python="$$(cd "$(BIN)" && pwd)/python" && cd example_project && \
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1  /p' Makefile | awk -F '  ' '{ printf "make %-8s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z]*\):.*## /\1  /p' Makefile | awk -F '  ' '{ printf "make %-11s %s\n", $$1, $$2 }'
 
 example: $(RUN_READY)  ## run the example suite from its recording, without a server
 	@$(IN_EXAMPLE) --taguru-eval=eval.jsonl --taguru-replay=recording.jsonl
