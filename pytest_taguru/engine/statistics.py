@@ -28,7 +28,7 @@ EXACT_PAIRS = 16
 #: With five moved pairs the smallest p is 2 / 2 ** 5 = 0.0625, with six 0.03125.
 PAIRS_FOR_EVIDENCE = 6
 #: Up to this many pairs everything is drawn, whatever its shape.
-ALWAYS_DRAWN = 200
+ALWAYS_DRAWN = 500
 
 _SEED = 20_177
 _Z = 1.959963984540054  # the 97.5 % quantile of the normal distribution
@@ -147,7 +147,7 @@ def bootstrap(moved: Sequence[float], n: int) -> Interval:
     A resample of n pairs draws Binomial(n, moved / n) of the moved ones and zeros else; so only
     the moved ones cost anything, and the distribution is the same.
 
-    Above 200 pairs, if the resampled mean is nearly normal (skewness at most 0.35 and excess
+    Above 500 pairs, if the resampled mean is nearly normal (skewness at most 0.35 and excess
     kurtosis at most 0.15, which takes some eight moved pairs of like size), its quantiles are
     not drawn but computed from its exact cumulants with the second-order expansion of Cornish
     and Fisher (1938; for the bootstrap: Hall 1992, "The Bootstrap and Edgeworth Expansion",
@@ -263,7 +263,7 @@ def sign_flip(moved: Sequence[float], n: int) -> tuple[float, PMethod]:
     - up to 16 moved pairs: all patterns, so p is exact;
     - above: 10,000 seeded draws, p = (1 + hits) / (1 + draws), which can never be 0 and keeps the
       level (Phipson and Smyth 2010, "Permutation P-values should never be zero");
-    - of more than 200 pairs, if no few dominate (sum of squares squared / sum of fourth powers at
+    - of more than 500 pairs, if no few dominate (sum of squares squared / sum of fourth powers at
       least 10): the normal tail with the Edgeworth term of the fourth cumulant and half a lattice
       step (Feller 1971, volume 2, XVI.4), floored at 1 / 10,001 like a draw. With some
       twenty pairs it is about as far from the full count as 10,000 draws are, with more nearer.
