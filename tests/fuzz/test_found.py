@@ -148,3 +148,11 @@ def test_an_artifact_is_json_to_its_end(
     assert compare_main([str(base), str(head), "--out", str(out)]) == 2
     assert "BASE" in capsys.readouterr().err
     assert not out.exists()
+
+
+def test_a_repeated_key_of_an_artifact_counts_once(workspace: Workspace) -> None:
+    # The original refuses it: "duplicate field". Neither program writes such an artifact.
+    base = workspace.write("base.json", '{"taguru_evaluation": 2, "taguru_evaluation": 1}')
+    head = workspace.write("head.json", json.dumps({"taguru_evaluation": 1}))
+    out = workspace.directory / "changes.jsonl"
+    assert compare_main([str(base), str(head), "--out", str(out)]) == 0
