@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -81,7 +82,13 @@ def start_python(directory: Path, *arguments: str, **environment: str) -> subpro
         encoding="utf-8",
         errors="backslashreplace",
         start_new_session=hasattr(os, "setsid"),
+        preexec_fn=_heed_hang_ups if hasattr(signal, "SIGHUP") else None,
     )
+
+
+def _heed_hang_ups() -> None:
+    """Undo what nohup did to the suite: a signal that is ignored is so in all children too."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def finish(process: subprocess.Popen[str], directory: Path) -> Run:
