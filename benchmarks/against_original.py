@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import tempfile
 from pathlib import Path
 
 from common import (
     CONTEXT,
+    WITH_PLUGIN,
     binary,
     in_turn,
     median_ratio,
@@ -62,7 +62,7 @@ def main() -> None:
 def ours(url: str, folder: Path) -> list[str]:
     """The plugin's command line."""
     return [
-        sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "--taguru-only",
+        *WITH_PLUGIN, "-q", "--taguru-only",
         "--taguru-eval=eval.jsonl", f"--taguru-context={CONTEXT}", f"--taguru-url={url}",
         f"--taguru-out={folder / 'ours.json'}",
     ]  # fmt: skip

@@ -205,6 +205,11 @@ class Timing:
     peak_mb: float
 
 
+#: pytest with this plugin and no other that happens to be installed beside it.
+PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
+WITH_PLUGIN = [*PYTEST, "-p", "pytest_taguru.plugin"]
+
+
 def clean_env(**extra: str) -> dict[str, str]:
     """The environment without what would steer a server, a run or pytest."""
     kept = {
@@ -212,7 +217,7 @@ def clean_env(**extra: str) -> dict[str, str]:
         for key, value in os.environ.items()
         if not key.startswith(("TAGURU_", "PYTEST_", "OTEL_"))
     }
-    return {**kept, **extra}
+    return {**kept, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **extra}
 
 
 def run_once(command: Sequence[str], cwd: Path, ok: Sequence[int] = (0,)) -> Timing:

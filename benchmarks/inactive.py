@@ -1,6 +1,6 @@
 """What the plugin costs a suite that does not use it: nothing that can be measured.
 
-Pairs of whole processes, one with the plugin installed and idle, one with it blocked.
+Pairs of whole processes, one with the plugin loaded and idle, one without it.
 
 usage: python benchmarks/inactive.py [--pairs N]
 """
@@ -9,14 +9,10 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import sys
 import tempfile
 from pathlib import Path
 
-from common import in_turn
-
-_PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
-_BLOCKED = ["-p", "no:taguru"]
+from common import PYTEST, WITH_PLUGIN, in_turn
 
 
 def main() -> None:
@@ -33,8 +29,8 @@ def main() -> None:
         for what, flags in (("--version", ["--version"]), ("1,000 tests", ["-q"])):
             timings = in_turn(
                 {
-                    "idle": ([*_PYTEST, *flags], folder),
-                    "blocked": ([*_PYTEST, *_BLOCKED, *flags], folder),
+                    "idle": ([*WITH_PLUGIN, *flags], folder),
+                    "blocked": ([*PYTEST, *flags], folder),
                 },
                 args.pairs,
             )

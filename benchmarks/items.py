@@ -9,11 +9,10 @@ usage: python benchmarks/items.py [--cases N] [--runs N] [--growth]
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 from pathlib import Path
 
-from common import Timing, in_turn, median_ratio, median_seconds, write_dataset
+from common import PYTEST, WITH_PLUGIN, Timing, in_turn, median_ratio, median_seconds, write_dataset
 
 _PLAIN = """
 import pytest
@@ -119,8 +118,8 @@ def taguru_http():
     return session
 """
 
-_RUN = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q"]
-_CASES = [*_RUN, "--taguru-only", "--taguru-eval=eval.jsonl", "--taguru-context=bench"]
+_RUN = [*PYTEST, "-q"]
+_CASES = [*WITH_PLUGIN, "-q", "--taguru-only", "--taguru-eval=eval.jsonl", "--taguru-context=bench"]
 
 
 def main() -> None:
@@ -143,7 +142,7 @@ def overhead(folder: Path, cases: int, runs: int) -> None:
     empty_plain, empty_ours = plain_suite(folder, 1), suite(folder, 1, _CONFTEST)
     print(f"{cases} items; startup (one item) taken off")
     print(f"{'':>10} {'plain s':>8} {'ours s':>8} {'ratio':>6} {'wanted':>7}")
-    for what, flags in (("collect", ["--collect-only", "-qq"]), ("run", ["-n0"])):
+    for what, flags in (("collect", ["--collect-only", "-qq"]), ("run", [])):
         timings = in_turn(
             {
                 "plain": ([*_RUN, *flags], plain),

@@ -37,8 +37,8 @@ def main() -> None:
             with slow_line(base, milliseconds) as url:
                 timings = in_turn(
                     {
-                        "-n 0": ([*ours(url, alone), "-n", "0"], alone),
-                        "-n 2": ([*ours(url, spread), "-n", "2"], spread),
+                        "-n 0": ([*ours(url, alone), "-p", "xdist", "-n", "0"], alone),
+                        "-n 2": ([*ours(url, spread), "-p", "xdist", "-n", "2"], spread),
                     },
                     args.runs,
                 )

@@ -197,21 +197,44 @@ class Collection:
         items[:] = [*([] if self._only else ordinary), *cases.values()]
 
 
-def warn_of_lost_rootdir(config: pytest.Config, path: Path) -> None:
+def warn_of_lost_rootdir(config: pytest.Config) -> None:
     """Say so if pytest took the dataset for an argument when it looked for rootdir.
 
     It does with `--taguru-eval /elsewhere/eval.jsonl` as two words and nothing positional: then
     the project's ini file and testpaths are lost, which no plugin can prevent.
     """
+    if "--taguru-eval" not in map(str, config.invocation_params.args):
+        return
     started = config.invocation_params.dir
-    words = [str(word) for word in config.invocation_params.args]
-    apart = "--taguru-eval" in words
-    lost = config.rootpath != started and config.rootpath not in started.parents
-    if apart and lost and config.rootpath in path.parents:
+    around = (started, *started.parents)
+    if config.inipath is not None:
+        lost = config.inipath.parent not in around
+    else:
+        between = around[: around.index(config.rootpath)] if config.rootpath in around else around
+        lost = any(_configures_pytest(directory) for directory in between)
+    if lost:
         config.issue_config_time_warning(
             TaguruWarning(
-                f"rootdir became {config.rootpath} because of --taguru-eval as a word of its own;"
-                " write --taguru-eval=FILE, so that the project's configuration is found"
+                f"rootdir became {config.rootpath} because of --taguru-eval as a word of its own,"
+                " so the project's configuration was not found; write --taguru-eval=FILE"
             ),
             stacklevel=2,
         )
+
+
+def _configures_pytest(directory: Path) -> bool:
+    """Whether a directory holds a file that pytest would have taken for its configuration."""
+    if (directory / "pytest.ini").is_file() or (directory / ".pytest.ini").is_file():
+        return True
+    sections = {
+        "pyproject.toml": "[tool.pytest",
+        "tox.ini": "[pytest]",
+        "setup.cfg": "[tool:pytest]",
+    }
+    for name, section in sections.items():
+        try:
+            if section in (directory / name).read_text("utf-8", "replace"):
+                return True
+        except OSError:
+            continue
+    return False

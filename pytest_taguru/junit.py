@@ -93,7 +93,8 @@ def _verdicts(state: State, outcome: Outcome) -> Iterator[tuple[str, str, str]]:
         yield "run", "failed", "\n".join(problems)
     yield from _aggregate_verdicts(state, outcome)
     gate = state.settings.gate
-    if gate and (gate.thresholds.cases.default or gate.thresholds.cases.overrides):
+    bounded = gate and (gate.thresholds.cases.default or gate.thresholds.cases.overrides)
+    if bounded and report.judged:
         text = "\n".join(f"{one.case_id}: {one}" for one in report.case_violations)
         yield "cases", "failed" if text else "passed", text
     if outcome.comparison and state.settings.baseline and state.settings.baseline.is_gate:

@@ -106,6 +106,8 @@ def _failed_lanes(outcome: Outcome) -> Iterator[str]:
     for lane, seen in outcome.tally.failed_lanes.items():
         more = f" and {seen.more} more" if seen.more else ""
         yield f"failed {lane} calls: {', '.join(seen.first)}{more}"
+    for message in outcome.tally.first_failure:
+        yield f"  the first: {message}"
 
 
 def _figure(name: str, statistic: Statistic) -> str:
@@ -169,6 +171,17 @@ def _invalidity(check: CitationCheck) -> str:
 
 def _verdict(state: State, outcome: Outcome) -> Iterator[str]:
     settings, report = state.settings, outcome.report
+    unmet, unjudged = outcome.tally.unmet, outcome.tally.unjudged
+    if unmet.count and settings.gate is None and not settings.strict:
+        # Where bounds are yet to be chosen, this is what there is to look at.
+        more = f" and {unmet.more} more" if unmet.more else ""
+        what = counted(unmet.count, "case")
+        yield f"unmet expectations in {what}: {', '.join(unmet.first)}{more}"
+    if unjudged.count:
+        yield (
+            f"warning: {counted(unjudged.count, 'case')} could not be judged in full, since calls"
+            " failed; a bound on passage.failure_rate, or --taguru-strict, makes that a violation"
+        )
     if outcome.corpus and not outcome.corpus.stable:
         yield "warning: the corpus was written to during the run: its cases saw different corpora"
     if not report.complete:

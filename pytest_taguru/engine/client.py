@@ -123,6 +123,11 @@ class Client:
         self._base = base
         self._clock = clock
 
+    @property
+    def base(self) -> str:
+        """The base URL, without credentials."""
+        return self._base
+
     def get(self, route: str, decoder: msgspec.json.Decoder[T]) -> Reply[T] | Failure:
         """GET a route whose result the decoder reads."""
         return self._call("GET", route, None, decoder)

@@ -196,7 +196,9 @@ def _check_health(client: Client, masked: str) -> tuple[str | UnsetType, list[st
     except TransportError as error:
         raise RunError(f"no taguru server at {masked}: {error}") from None
     if answer.status != 200:
-        raise RunError(f"the server at {masked} is not healthy: /health answered {answer.status}")
+        raise RunError(
+            f"the server at {masked} is not healthy: {client.base}/health answered {answer.status}"
+        )
     try:
         version = _HEALTH.decode(answer.body).version
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path  # noqa: TC003 - msgspec resolves the annotations at run time
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -144,7 +144,8 @@ def load_dataset(file: Path, shown: str) -> Dataset:
     try:
         content = file.read_bytes()
     except OSError as error:
-        raise InputError(f"{shown}: cannot be read: {error.strerror or error}") from None
+        place = "" if Path(shown).is_absolute() else f" ({file})"
+        raise InputError(f"{shown}: cannot be read: {error.strerror or error}{place}") from None
     return parse_dataset(content, shown)
 
 
@@ -166,13 +167,19 @@ def parse_dataset(content: bytes, shown: str) -> Dataset:
         if not text:
             continue
         where = f"{shown}: line {number}"
+        begins, is_first = is_first, False
         try:
-            if is_first:
-                is_first = False
+            if begins:
                 header = decode(text, _HEADER)
                 continue
             case = decode(text, _CASE)
         except FaultsError as error:
+            if begins and _looks_like_a_case(error.value):
+                problems.append(
+                    f'{where}: expected the header, like {{"taguru_eval": 1}}, but this has a'
+                    " case_id: it is a case"
+                )
+                continue
             where += _named(error.value)
             problems += (f"{where}: {fault}" for fault in error.faults)
             continue
@@ -191,6 +198,10 @@ def parse_dataset(content: bytes, shown: str) -> Dataset:
     if problems or header is None:
         raise InputError(*_bounded(problems, shown))
     return Dataset(path=shown, header=header, cases=tuple(cases), lines=tuple(lines))
+
+
+def _looks_like_a_case(value: object) -> bool:
+    return isinstance(value, dict) and "case_id" in value and "taguru_eval" not in value
 
 
 def _named(value: object) -> str:

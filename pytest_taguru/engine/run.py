@@ -149,6 +149,11 @@ class Tally:
     judgement: Judgement | None
     strict: list[StrictViolation]
     failed_lanes: dict[str, Sighting[str]]
+    #: The message of the first failed call, and how many cases had any.
+    first_failure: list[str]
+    unjudged: Sighting[str]
+    #: Cases with an unmet expectation.
+    unmet: Sighting[str]
     invalid_locators: Sighting[CitationCheck]
 
 
@@ -162,6 +167,9 @@ def tally(
         judgement=Judgement(gate) if gate else None,
         strict=[],
         failed_lanes={},
+        first_failure=[],
+        unjudged=Sighting(0),
+        unmet=Sighting(10),
         invalid_locators=Sighting(10),
     )
     for block in blocks:
@@ -171,8 +179,14 @@ def tally(
         reason = strict_reason(block) if strict else None
         if reason:
             result.strict.append(StrictViolation(case_id=block.case_id, reason=reason))
-        for lane in dict.fromkeys(call.lane for call in block.failed_calls()):
+        failed = block.failed_calls()
+        for lane in dict.fromkeys(call.lane for call in failed):
             result.failed_lanes.setdefault(lane, Sighting(3)).add(block.case_id)
+        if failed:
+            result.first_failure.extend([failed[0].message][: not result.first_failure])
+            result.unjudged.add(block.case_id)
+        if block.missed:
+            result.unmet.add(block.case_id)
         for check in block.citations.checks if isinstance(block.citations, Citations) else []:
             if not check.is_valid:
                 result.invalid_locators.add(check)

@@ -77,8 +77,8 @@ def decode(text: str, decoder: msgspec.json.Decoder[T]) -> T:
         raise FaultsError(faults or [Fault("", str(error))], raw) from None
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
         raise FaultsError([Fault("", _malformed(str(error)))]) from None
-    raw, faults = _read_again(text)
-    if _MINUS_ZERO in text:
+    raw, faults, has_minus_zero = _read_again(text)
+    if has_minus_zero:
         faults += _faults(raw, decoder.type, "")
     if faults:
         raise FaultsError(faults, value)
@@ -90,7 +90,7 @@ def _walk(text: str, expected: Any) -> tuple[Any, list[Fault]]:
         msgspec.json.decode(text)
     except msgspec.DecodeError as error:
         return None, [Fault("", _malformed(str(error)))]
-    raw, faults = _read_again(text)
+    raw, faults, _ = _read_again(text)
     return raw, [*_faults(raw, expected, ""), *faults]
 
 
@@ -115,9 +115,12 @@ def _too_deep(text: str) -> bool:
     return False
 
 
-def _read_again(text: str) -> tuple[Any, list[Fault]]:
-    """The value of a well-formed text with `-0` as a float, and what msgspec does not see."""
+def _read_again(text: str) -> tuple[Any, list[Fault], bool]:
+    """The value of a well-formed text with `-0` as a float, what msgspec does not see, and
+    whether there was a `-0`.
+    """
     found: list[Fault] = []
+    minus_zeros: list[str] = []
 
     def pairs(items: list[tuple[str, object]]) -> dict[str, object]:
         members: dict[str, object] = {}
@@ -129,6 +132,7 @@ def _read_again(text: str) -> tuple[Any, list[Fault]]:
 
     def integer(digits: str) -> float:
         if digits == _MINUS_ZERO:
+            minus_zeros.append(digits)
             return -0.0
         if len(digits) <= sys.float_info.max_10_exp:
             return int(digits)
@@ -137,7 +141,8 @@ def _read_again(text: str) -> tuple[Any, list[Fault]]:
             found.append(Fault("", "a number is out of range"))
         return number
 
-    return json.loads(text, object_pairs_hook=pairs, parse_int=integer), found
+    value = json.loads(text, object_pairs_hook=pairs, parse_int=integer)
+    return value, found, bool(minus_zeros)
 
 
 def _faults(value: object, expected: Any, path: str) -> Iterator[Fault]:
