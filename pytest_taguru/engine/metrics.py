@@ -515,7 +515,8 @@ CATALOGUE: dict[str, Sampled | Tallied] = {
     ),
 }
 
-#: The metrics that a bound on a single case may name; each has at most one sample a case.
+#: The metrics that a bound on a single case may name; each has at most one sample a case. All
+#: but the latency decide whether a case got better or worse: see comparison.DECIDING.
 CASE_METRICS = (
     "citations.locator_validity",
     "citations.recall",
