@@ -205,7 +205,7 @@ def test_a_certificate_that_does_not_verify(project: Workspace) -> None:
     assert run.status == 1, run.shown
     assert_quiet(run)
     assert trusting.complaints == [
-        f"taguru: the server at {server.url} is not healthy: /health answered 503"
+        f"taguru: the server at {server.url} is not healthy: {server.url}/health answered 503"
     ]
 
 
