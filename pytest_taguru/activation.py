@@ -31,7 +31,7 @@ def activate(config: pytest.Config) -> None:
         return
     from .terminal import Terminal
 
-    warn_of_lost_rootdir(config)
+    warn_of_lost_rootdir(config, settings.eval.path)
     gate = None
     if not only_lists(config):
         gate = Gate(config, state)

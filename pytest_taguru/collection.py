@@ -197,26 +197,22 @@ class Collection:
         items[:] = [*([] if self._only else ordinary), *cases.values()]
 
 
-def warn_of_lost_rootdir(config: pytest.Config) -> None:
+def warn_of_lost_rootdir(config: pytest.Config, path: Path) -> None:
     """Say so if pytest took the dataset for an argument when it looked for rootdir.
 
     It does with `--taguru-eval /elsewhere/eval.jsonl` as two words and nothing positional: then
     the project's ini file and testpaths are lost, which no plugin can prevent.
     """
-    if "--taguru-eval" not in map(str, config.invocation_params.args):
+    apart = "--taguru-eval" in map(str, config.invocation_params.args)
+    if not apart or config.getoption("inifilename") or config.rootpath not in path.parents:
         return
     started = config.invocation_params.dir
-    around = (started, *started.parents)
-    if config.inipath is not None:
-        lost = config.inipath.parent not in around
-    else:
-        between = around[: around.index(config.rootpath)] if config.rootpath in around else around
-        lost = any(_configures_pytest(directory) for directory in between)
-    if lost:
+    nearest = next(filter(_configures_pytest, (started, *started.parents)), None)
+    if nearest is not None and (config.inipath is None or config.inipath.parent != nearest):
         config.issue_config_time_warning(
             TaguruWarning(
                 f"rootdir became {config.rootpath} because of --taguru-eval as a word of its own,"
-                " so the project's configuration was not found; write --taguru-eval=FILE"
+                f" so the configuration in {nearest} was not found; write --taguru-eval=FILE"
             ),
             stacklevel=2,
         )

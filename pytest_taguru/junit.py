@@ -29,15 +29,13 @@ def wants_properties(config: pytest.Config) -> bool:
 def case_properties(item: EvalCase, block: CaseBlock) -> Iterator[tuple[str, str]]:
     """The exact case id and the case's own metric values."""
     yield "taguru.case_id", item.case.case_id
-    for metric in CASE_METRICS:
-        value = case_value(metric, block)
-        if value is not None:
-            yield metric, f"{value:g}" if value == int(value) else f"{value:.6f}"
+    values = {
+        name: value for name in CASE_METRICS if (value := case_value(name, block)) is not None
+    }
+    for metric, value in values.items():
+        yield metric, f"{value:g}" if value == int(value) else f"{value:.6f}"
     baseline = item.config.stash[STATE].settings.baseline
     if baseline is not None:
-        values = {
-            name: value for name in CASE_METRICS if (value := case_value(name, block)) is not None
-        }
         for change in baseline.earlier.regressions(block.case_id, values):
             before, after = change.sides.base, change.sides.head
             yield f"regressed.{change.metric}", f"{before:.6f} -> {after:.6f}"
