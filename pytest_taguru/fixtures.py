@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from .collection import EvalCase
+from .engine.connections import new_session
 from .engine.errors import EvaluationError, InputError
-from .engine.http import HttpTransport, new_session
+from .engine.http import HttpTransport
 from .engine.recording import Recorder, Replayer
 from .engine.run import Run
 from .engine.target import parse_url

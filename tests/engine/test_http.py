@@ -16,9 +16,10 @@ import requests
 import urllib3
 from requests.adapters import BaseAdapter
 
-from pytest_taguru.engine import http as transport
+from pytest_taguru.engine import client
 from pytest_taguru.engine.client import MAX_RESPONSE_BYTES, TransportError
-from pytest_taguru.engine.http import HttpTransport, new_session
+from pytest_taguru.engine.connections import new_session
+from pytest_taguru.engine.http import HttpTransport
 from pytest_taguru.engine.target import Token
 from tests.support.raw_server import CERTIFICATE, Connection, RawServer
 
@@ -47,7 +48,7 @@ def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def small_limit(monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(transport, "MAX_RESPONSE_BYTES", 1 << 20)
+    monkeypatch.setattr(client, "MAX_RESPONSE_BYTES", 1 << 20)
     return 1 << 20
 
 

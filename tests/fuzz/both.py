@@ -16,10 +16,11 @@ from msgspec import UNSET
 from pytest_taguru.engine.artifact import EvalInput, Head, Inputs, Tail, now, write_artifact
 from pytest_taguru.engine.budget import limits
 from pytest_taguru.engine.cases import assembly_warning
+from pytest_taguru.engine.connections import new_session
 from pytest_taguru.engine.corpus import merge_brackets
 from pytest_taguru.engine.dataset import load_dataset
 from pytest_taguru.engine.errors import EvaluationError
-from pytest_taguru.engine.http import HttpTransport, new_session
+from pytest_taguru.engine.http import HttpTransport
 from pytest_taguru.engine.lanes import Route
 from pytest_taguru.engine.metrics import definitions
 from pytest_taguru.engine.run import Run, tally

@@ -12,9 +12,9 @@ import requests
 
 from pytest_taguru.compare import main as compare_main
 from pytest_taguru.engine.client import readable, segment
+from pytest_taguru.engine.connections import new_session
 from pytest_taguru.engine.dataset import parse_dataset
 from pytest_taguru.engine.errors import InputError
-from pytest_taguru.engine.http import new_session
 
 if TYPE_CHECKING:
     from tests.support.runs import Workspace
