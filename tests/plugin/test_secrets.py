@@ -160,7 +160,7 @@ BREAKS: dict[str, tuple[str, str]] = {
     "ours, scoring": (breaking("pytest_taguru.engine.scoring.first_ranks"), "a bug of ours"),
     "ours, quotes": (breaking("pytest_taguru.engine.scoring.contains_quote"), "a bug of ours"),
     "ours, reasons": (
-        breaking("pytest_taguru.engine.http._bounded"),
+        breaking("pytest_taguru.engine.direct._usual_head"),
         "a bug of ours",
     ),
     "ours, the end": (breaking("pytest_taguru.gate.conclude"), "a bug of ours"),
