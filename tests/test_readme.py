@@ -157,3 +157,10 @@ def test_links_lead_somewhere(page: Path) -> None:
             headings = re.findall(r"^#+ (.+)$", linked.read_text("utf-8"), re.M)
             slugs = [re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in headings]
             assert anchor in slugs, target
+
+
+def test_the_list_of_pages_names_each_once() -> None:
+    pages = README[README.index("## Documentation") : README.index("## Licence")]
+    targets = re.findall(r"\]\(([^)\s]+)\)", pages)
+    assert "docs/tutorial.md" in targets
+    assert sorted(targets) == sorted(set(targets))

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from tests.support.runs import Launcher
 
+README = PROJECT / "README.md"
 PAGES = sorted([*DOCS.glob("*.md"), *DOCS.glob("howto/*.md")])
 #: Pages whose commands begin in the checkout; those of all others begin in the example project.
 IN_CHECKOUT = ("tutorial.md",)
@@ -136,6 +137,14 @@ def test_the_recording_of_evidence_is_what_a_real_server_says(
     environment = clean_environment(TAGURU_EXAMPLE_LIVE="1", TAGURU_TEST_BIN=str(find_binary()))
     fresh = launcher.run(example, flags, environment).artifact()
     assert differences(recorded, fresh) == []
+
+
+# -- what the pages say ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", [README, *PAGES], ids=lambda page: page.name)
+def test_an_address_is_quoted_for_the_shell(page: Path) -> None:
+    assert not re.search(r"--taguru-[a-z-]+=\$", page.read_text("utf-8"))
 
 
 # -- links -----------------------------------------------------------------------------------
