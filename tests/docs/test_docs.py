@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_taguru.engine.dataset import SHOWN_PROBLEMS
+from pytest_taguru.settings import DEFAULT_CONCURRENCY
 from tests.docs.pages import (
     DOCS,
     Command,
@@ -177,6 +179,25 @@ def test_the_recording_of_evidence_is_what_a_real_server_says(
 @pytest.mark.parametrize("page", [README, *PAGES], ids=lambda page: page.name)
 def test_an_address_is_quoted_for_the_shell(page: Path) -> None:
     assert not re.search(r"--taguru-[a-z-]+=\$", page.read_text("utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence", "limit"),
+    [
+        ("compatibility.md", r"names up to (\d+) with their lines", SHOWN_PROBLEMS),
+        ("howto/xdist.md", r"up to (\d+) cases are already in flight", DEFAULT_CONCURRENCY),
+        ("reference.md", r"cases in flight at once \| (\d+);", DEFAULT_CONCURRENCY),
+    ],
+)
+def test_a_limit_in_the_text_is_that_of_the_program(name: str, sentence: str, limit: int) -> None:
+    assert re.findall(sentence, (DOCS / name).read_text("utf-8")) == [str(limit)]
+
+
+@pytest.mark.parametrize("page", [README, *PAGES], ids=lambda page: page.name)
+def test_no_count_of_metrics_flags_or_hooks_that_goes_stale(page: Path) -> None:
+    number = "two|three|four|five|six|seven|eight|nine|ten|[a-z]+teen|twenty"
+    counted = rf"\b(?:{number})\s+(?:[a-z]+\s+)?(?:metrics|flags|hooks|fixtures|schemas|pages)\b"
+    assert not re.search(counted, page.read_text("utf-8"), re.I)
 
 
 # -- links -----------------------------------------------------------------------------------
