@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -504,6 +505,13 @@ def test_a_command_of_the_documentation(command: str, cli: Cli) -> None:
     assert status == (3 if "--" in command else 0)
     assert out
     assert "Traceback" not in err
+
+
+def test_the_page_lists_the_metrics_that_decide() -> None:
+    page = (DOCS / "comparing.md").read_text("utf-8")
+    section = page.partition("## What decides\n")[2].partition("\n## ")[0]
+    listed = [line for line in section.splitlines() if line.startswith("- ")]
+    assert re.findall(r"`([a-z_.]+)`", "\n".join(listed)) == [*DECIDING]
 
 
 def test_the_rows_shown_in_the_documentation_are_real(cli: Cli) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from packaging.requirements import Requirement
 
 from tests.support.runs import PROJECT, clean_environment
 
@@ -157,3 +158,18 @@ def test_links_lead_somewhere(page: Path) -> None:
             headings = re.findall(r"^#+ (.+)$", linked.read_text("utf-8"), re.M)
             slugs = [re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in headings]
             assert anchor in slugs, target
+
+
+def test_the_list_of_pages_names_each_once() -> None:
+    pages = README[README.index("## Documentation") : README.index("## Licence")]
+    targets = re.findall(r"\]\(([^)\s]+)\)", pages)
+    assert "docs/tutorial.md" in targets
+    assert sorted(targets) == sorted(set(targets))
+
+
+def test_the_line_for_a_requirements_file() -> None:
+    (line,) = blocks("text")
+    filled = line.strip().replace("ADDRESS", "https://git.example/gate.git")
+    requirement = Requirement(filled.replace("COMMIT", "0" * 40))
+    assert requirement.name == "pytest-taguru"
+    assert requirement.url == f"git+https://git.example/gate.git@{'0' * 40}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -61,8 +62,13 @@ def sessions(text: str) -> Iterator[Command]:
             files = {}
 
 
-def run_session(commands: list[Command], directory: Path) -> list[Ended]:
-    """Run the commands one after another in one shell, as a reader would."""
+def run_session(
+    commands: list[Command], directory: Path, programs: Path | None = None
+) -> list[Ended]:
+    """Run the commands one after another in one shell, as a reader would.
+
+    `programs` is a directory that comes first on PATH.
+    """
     script: list[str] = []
     for number, command in enumerate(commands):
         for name, content in command.files.items():
@@ -74,7 +80,9 @@ def run_session(commands: list[Command], directory: Path) -> list[Ended]:
     bash = shutil.which("bash")
     assert bash is not None
     environment = clean_environment(COLUMNS="80", PYTHONUNBUFFERED="1")
-    environment["PATH"] = sysconfig.get_path("scripts") + ":" + environment["PATH"]
+    before = [str(programs)] if programs else []
+    path = [*before, sysconfig.get_path("scripts"), environment["PATH"]]
+    environment["PATH"] = os.pathsep.join(path)
     ended = subprocess.run(
         [bash, "-c", "\n".join(["exec 2>&1", *script])],
         cwd=directory,

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_taguru.engine.dataset import SHOWN_PROBLEMS
+from pytest_taguru.settings import DEFAULT_CONCURRENCY
 from tests.docs.pages import (
     DOCS,
     Command,
@@ -21,7 +23,7 @@ from tests.docs.pages import (
     unlike,
 )
 from tests.support.artifact_diff import differences
-from tests.support.live import find_binary
+from tests.support.live import LiveServer, find_binary
 from tests.support.runs import PROJECT, clean_environment
 
 if TYPE_CHECKING:
@@ -29,9 +31,13 @@ if TYPE_CHECKING:
 
     from tests.support.runs import Launcher
 
+README = PROJECT / "README.md"
 PAGES = sorted([*DOCS.glob("*.md"), *DOCS.glob("howto/*.md")])
 #: Pages whose commands begin in the checkout; those of all others begin in the example project.
-IN_CHECKOUT = ("tutorial.md",)
+IN_CHECKOUT = ("tutorial.md", "howto/existing-suite.md")
+#: The page whose commands need the real server, and the address that it has there.
+LIVE_PAGE = DOCS / "howto" / "first-server.md"
+SHOWN_ADDRESS = "127.0.0.1:8248"
 #: What the reader of a page about two finished runs has before the first command.
 FINISHED_RUNS = (
     "pytest --taguru-eval=eval.jsonl --taguru-replay=recording.jsonl",
@@ -51,6 +57,11 @@ def commands_of(page: Path) -> list[Command]:
 WITH_COMMANDS = [page for page in PAGES if commands_of(page)]
 
 
+def text_blocks(page: Path) -> list[str]:
+    """What a page shows and no session runs."""
+    return re.findall(r"^```text\n(.*?)\n```$", page.read_text("utf-8"), re.M | re.S)
+
+
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """As much of a checkout as readers need, with nothing of pytest's above it."""
@@ -64,20 +75,44 @@ def checkout(tmp_path: Path) -> Path:
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="the commands are those of a POSIX shell")
-@pytest.mark.parametrize("page", WITH_COMMANDS, ids=name_of)
+@pytest.mark.parametrize("page", [page for page in WITH_COMMANDS if page != LIVE_PAGE], ids=name_of)
 def test_the_commands_of_a_page_do_what_it_shows(page: Path, checkout: Path) -> None:
     commands = commands_of(page)
     if name_of(page) in AFTER_RUNS:
         before = [Command(line=line, shown=(), files={}) for line in FINISHED_RUNS]
         commands = [*before, *commands]
     start = checkout if name_of(page) in IN_CHECKOUT else checkout / "example_project"
-    ended = run_session(commands, start)
+    check(commands, run_session(commands, start))
+
+
+def check(commands: list[Command], ended: list[Ended]) -> None:
+    """Each command printed what is shown, and failed only if the page says so."""
     assert len(ended) == len(commands)
     for position, (command, end) in enumerate(zip(commands, ended, strict=True)):
         printed = "\n".join(end.printed)
         assert end.status == 0 or may_fail(commands, position), f"$ {command.line}\n{printed}"
         missing = unlike(command.shown, end.printed)
         assert missing is None, f"$ {command.line}\nnot as shown: {missing}\n\n{printed}"
+
+
+@pytest.mark.live
+@pytest.mark.skipif(shutil.which("curl") is None, reason="the page asks the server with curl")
+def test_the_commands_that_need_a_server(checkout: Path, tmp_path: Path) -> None:
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / "taguru").symlink_to(find_binary().resolve())
+    _, start_line, _ = text_blocks(LIVE_PAGE)
+    script = programs / "start"
+    line = f"PATH='{programs}' exec /usr/bin/env {start_line}"
+    script.write_text(f"#!/bin/sh\ncd '{tmp_path}'\n{line}\n", "utf-8")
+    script.chmod(0o755)
+    with LiveServer(script, providers=False) as server:
+        address = server.url.removeprefix("http://")
+        text = LIVE_PAGE.read_text("utf-8").replace(SHOWN_ADDRESS, address)
+        commands = list(sessions(text))
+        check(commands, run_session(commands, checkout, programs))
+    assert (tmp_path / "taguru-data").is_dir()
+    assert sum("curl" in command.line for command in commands) == 4
 
 
 def test_the_tutorial_and_most_guides_have_commands_that_run() -> None:
@@ -136,6 +171,33 @@ def test_the_recording_of_evidence_is_what_a_real_server_says(
     environment = clean_environment(TAGURU_EXAMPLE_LIVE="1", TAGURU_TEST_BIN=str(find_binary()))
     fresh = launcher.run(example, flags, environment).artifact()
     assert differences(recorded, fresh) == []
+
+
+# -- what the pages say ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", [README, *PAGES], ids=lambda page: page.name)
+def test_an_address_is_quoted_for_the_shell(page: Path) -> None:
+    assert not re.search(r"--taguru-[a-z-]+=\$", page.read_text("utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence", "limit"),
+    [
+        ("compatibility.md", r"names up to (\d+) with their lines", SHOWN_PROBLEMS),
+        ("howto/xdist.md", r"up to (\d+) cases are already in flight", DEFAULT_CONCURRENCY),
+        ("reference.md", r"cases in flight at once \| (\d+);", DEFAULT_CONCURRENCY),
+    ],
+)
+def test_a_limit_in_the_text_is_that_of_the_program(name: str, sentence: str, limit: int) -> None:
+    assert re.findall(sentence, (DOCS / name).read_text("utf-8")) == [str(limit)]
+
+
+@pytest.mark.parametrize("page", [README, *PAGES], ids=lambda page: page.name)
+def test_no_count_of_metrics_flags_or_hooks_that_goes_stale(page: Path) -> None:
+    number = "two|three|four|five|six|seven|eight|nine|ten|[a-z]+teen|twenty"
+    counted = rf"\b(?:{number})\s+(?:[a-z]+\s+)?(?:metrics|flags|hooks|fixtures|schemas|pages)\b"
+    assert not re.search(counted, page.read_text("utf-8"), re.I)
 
 
 # -- links -----------------------------------------------------------------------------------
