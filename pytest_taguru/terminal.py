@@ -88,9 +88,9 @@ def summary(state: State, outcome: Outcome) -> Iterator[str]:
         origin = _WHERE.get(state.url_origin, state.url_origin)
         replayed = ", answered from a recording" if settings.replay is not None else ""
         yield f"server {state.url} (from {origin}{replayed}), context {settings.route.context}"
-    for error in state.fatal:
-        for problem in error.problems:
-            yield f"error: {problem}"
+    problems = sum(len(error.problems) for error in state.fatal)
+    if problems:
+        yield f"{counted(problems, 'error')}, said on stderr at the end"
     for note in state.notes:
         yield f"note: {note}"
     for warning in outcome.warnings:
