@@ -15,7 +15,7 @@ from .engine.run import Run
 from .engine.target import parse_url
 from .junit import case_properties, wants_properties
 from .settings import is_worker
-from .state import STATE
+from .state import NO_CASE, STATE, NoCaseError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,9 +78,8 @@ def taguru_run(
         run = _open(state, taguru_url, taguru_http)
     except EvaluationError as error:
         state.fail(error)
-        request.session.shouldstop = "taguru: no case can be run"
-        text = "\n".join(f"taguru: {line}" for line in error.problems)
-        raise pytest.fail.Exception(text, pytrace=False) from None
+        request.session.shouldstop = f"taguru: {NO_CASE}"
+        raise NoCaseError from None
     state.run = run
     run.look_ahead(*_coming(request, state))
     yield run

@@ -11,7 +11,7 @@ from .collection import EvalCase, case_names, file_nodeid
 from .engine.store import BlockStore
 from .junit import report_gate
 from .outcome import Counts, Outcome, conclude, default_status, hook_error
-from .state import STATE
+from .state import STATE, NoCaseError
 from .texts import complain
 
 if TYPE_CHECKING:
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 BLOCK = "taguru_block"
 #: The attribute of a call report that failed because of a violated bound.
 VIOLATED = "taguru_violated"
-#: The attribute of a setup report that failed because no case can be run.
-FATAL = "taguru_fatal"
 #: Stands for this process among the workers.
 _HERE = ""
 
@@ -48,7 +46,6 @@ class Gate:
         self._other_failures = False
         self._interrupted = False
         self._internal_error = False
-        self._fatal_shown = False
         #: Workers of xdist that sent blocks, and those that then read the corpus once more.
         self._senders: set[str] = set()
         self._ended: set[str] = set()
@@ -95,11 +92,6 @@ class Gate:
                 self._selected.discard(index)  # by a mark: as good as deselected
         if report.failed and not getattr(report, VIOLATED, False):
             self._other_failures = True
-        if getattr(report, FATAL, False):
-            # Every worker of xdist finds the same out; say it at length only once.
-            if self._fatal_shown:
-                report.longrepr = "taguru: no case can be run, as said above"
-            self._fatal_shown = True
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """A file that could not be collected is somebody's failure."""
@@ -134,9 +126,18 @@ class Gate:
 
     # -- the end -----------------------------------------------------------------------------
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        """Conclude and set the exit status; nothing may be raised from here."""
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> Any:
+        """Conclude, then let the others finish; what went wrong is said below all they show."""
+        self._conclude(session, exitstatus)
+        try:
+            return (yield)
+        finally:
+            problems = [problem for error in self._state.fatal for problem in error.problems]
+            complain(problems + self._state.notes)
+
+    def _conclude(self, session: pytest.Session, exitstatus: int) -> None:
+        """Judge, write and set the exit status; nothing may be raised from here."""
         state = self._state
         if len(self._store) == len(self._selected):
             state.close_run()
@@ -151,14 +152,6 @@ class Gate:
         elif state.recorder is not None:
             state.recorder.discard()  # a test that is no case used the run
         self._store.close()
-        problems = [problem for error in state.fatal for problem in error.problems]
-        self._complain(problems + state.notes)
-
-    def _complain(self, lines: list[str]) -> None:
-        terminal = self._config.pluginmanager.get_plugin("terminalreporter")
-        if lines and terminal is not None:
-            terminal.ensure_newline()  # the line of dots is still open
-        complain(lines)
 
     @pytest.hookimpl(trylast=True)
     def pytest_taguru_exitstatus(
@@ -209,9 +202,12 @@ class Reports:
     """Registered in every process that runs cases: puts their blocks on their reports."""
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self, item: pytest.Item) -> Any:
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[Any]) -> Any:
         """Attach the block as JSON text, which every channel passes on unchanged."""
         report: pytest.TestReport = yield
+        if call.excinfo is not None and isinstance(call.excinfo.value, NoCaseError):
+            # With a traceback there would be our frames, and with --full-trace what they hold.
+            report.longrepr = str(call.excinfo.value)
         if isinstance(item, EvalCase) and report.when == "call" and item.block is not None:
             from .engine.store import encode_block
 
@@ -230,11 +226,6 @@ class Reports:
         if report.skipped:
             state.done.add(item.index)
             return
-        setattr(report, FATAL, bool(state.fatal))
-        if state.fatal and item.config.getoption("fulltrace"):
-            # It would show our frames after all, and what a taguru_url returned that was refused.
-            problems = state.fatal[-1].problems
-            report.longrepr = "\n".join(f"taguru: {problem}" for problem in problems)
         if state.run is not None:
             # No artifact can come of it any more, and it may be a fixture that all cases need.
             state.run.stop_ahead()

@@ -67,6 +67,12 @@ class Settings:
     replay: list[Exchange] | None = field(repr=False)
     junit_properties: bool
 
+    @property
+    def only_reports(self) -> bool:
+        """Whether there is nothing that the run could violate."""
+        held = self.baseline is not None and self.baseline.is_gate
+        return self.gate is None and not self.strict and not held
+
 
 def is_worker(config: pytest.Config) -> bool:
     """Whether this process is a worker of pytest-xdist."""
@@ -182,7 +188,11 @@ class _Reader:
         if name in ("record", "replay"):
             return None, ini
         value = self._ini(ini)
-        return (None if value is None else str(value)), ini
+        if value is None or (name != "context" and not str(value).strip(WHITE_SPACE)):
+            # `-o taguru_thresholds=` is how an ini file's value is taken back. A context is not
+            # a thing to do without, so there a blank is more likely a variable that was not set.
+            return None, ini
+        return str(value), ini
 
     def _switch(self, name: str) -> bool:
         flag = self._config.getoption(f"taguru_{name}")

@@ -15,6 +15,19 @@ if TYPE_CHECKING:
     from .settings import Settings
 
 
+NO_CASE = "no case can be run"
+
+
+class NoCaseError(Exception):
+    """Stands for the errors in `State.fatal` where an item asked for the run and got none.
+
+    It does not repeat them: every item, and every worker of xdist, would.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(f"taguru: {NO_CASE}; the reason is on stderr")
+
+
 @dataclass(kw_only=True)
 class State:
     """One per process; under pytest-xdist the workers' parts are shipped to the controller."""

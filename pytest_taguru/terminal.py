@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .engine.metrics import Statistic
     from .engine.thresholds import Violation
     from .gate import Gate
-    from .outcome import Outcome
+    from .outcome import GateReport, Outcome
     from .state import State
 
 TITLE = "taguru evaluation"
@@ -42,7 +42,9 @@ class Terminal:
         """What is about to be evaluated."""
         settings = self._state.settings
         cases = len(settings.dataset.cases)
-        judged = settings.thresholds.shown if settings.thresholds else "none, this run only reports"
+        judged = settings.thresholds.shown if settings.thresholds else "none"
+        if settings.only_reports:
+            judged += ", this run only reports"
         lines = [
             f"taguru: context {settings.route.context} at {self._header_url()}",
             f"taguru: {settings.eval.shown}, {counted(cases, 'case')},"
@@ -88,9 +90,9 @@ def summary(state: State, outcome: Outcome) -> Iterator[str]:
         origin = _WHERE.get(state.url_origin, state.url_origin)
         replayed = ", answered from a recording" if settings.replay is not None else ""
         yield f"server {state.url} (from {origin}{replayed}), context {settings.route.context}"
-    for error in state.fatal:
-        for problem in error.problems:
-            yield f"error: {problem}"
+    problems = sum(len(error.problems) for error in state.fatal)
+    if problems:
+        yield f"{counted(problems, 'error')}, said on stderr at the end"
     for note in state.notes:
         yield f"note: {note}"
     for warning in outcome.warnings:
@@ -186,8 +188,10 @@ def _verdict(state: State, outcome: Outcome) -> Iterator[str]:
         yield "warning: the corpus was written to during the run: its cases saw different corpora"
     if not report.complete:
         yield f"{report.shortfall}; {settings.out.shown} was not written"
-    if settings.gate is None:
+    if settings.only_reports:
         yield "no thresholds: this run only reports"
+    elif settings.gate is None:
+        pass  # what else there is to violate speaks below
     elif report.thresholds is None:
         if report.case_violations:
             yield from _thresholds(list(report.case_violations), settings.gate.sha256[:12])
@@ -200,7 +204,12 @@ def _verdict(state: State, outcome: Outcome) -> Iterator[str]:
     if settings.baseline:
         yield from _baseline(settings.baseline, outcome)
     if outcome.written:
-        yield f"wrote {settings.out.shown}"
+        part = f" ({_of_all(report)})" if report.selected != report.total else ""
+        yield f"wrote {settings.out.shown}{part}"
+
+
+def _of_all(report: GateReport) -> str:
+    return f"{report.selected} of {counted(report.total, 'case')}"
 
 
 def _thresholds(broken: list[Violation], sha256: str) -> Iterator[str]:

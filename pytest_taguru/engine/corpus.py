@@ -13,7 +13,7 @@ from .errors import InputError, RunError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from .dataset import Case, Dataset
+    from .dataset import Dataset
 
 #: The server's major.minor that this release was tested with.
 TESTED_VERSION = "0.9"
@@ -104,14 +104,20 @@ def open_corpus(client: Client, masked: str, context: str, dataset: Dataset) -> 
     sources that the context does not have, one line each).
     """
     version, notes = _check_health(client, masked)
-    before = read_context(client, context)
+    try:
+        before = read_context(client, context)
+    except InputError as error:
+        if context != dataset.header.default_context:
+            raise
+        place = f"{dataset.path}:{dataset.header_line}"
+        raise InputError(*(f"{place}: {problem}" for problem in error.problems)) from None
     embeddings = _read_embeddings(client, context, notes)
     wanted = {item.source for case in dataset.cases for item in case.expected_sources}
     count = 0
     for source in walk_sources(client, context):
         count += 1
         wanted.discard(source)
-    problems = list(_absent(dataset.cases, wanted, context))
+    problems = list(_absent(dataset, wanted, context))
     if problems:
         raise InputError(*problems)
     return Opening(
@@ -220,11 +226,11 @@ def _read_embeddings(client: Client, context: str, notes: list[str]) -> Embeddin
     return Embeddings(provider_model=reply.result.provider_model)
 
 
-def _absent(cases: Iterable[Case], missing: set[str], context: str) -> Iterator[str]:
-    for case in cases:
+def _absent(dataset: Dataset, missing: set[str], context: str) -> Iterator[str]:
+    for case, line in zip(dataset.cases, dataset.lines, strict=True):
         for index, item in enumerate(case.expected_sources):
             if item.source in missing:
                 yield (
-                    f"case {case.case_id!r}: expected_sources[{index}]:"
+                    f"{dataset.path}:{line}: case {case.case_id!r}: expected_sources[{index}]:"
                     f" the context {context!r} has no source {item.source!r}"
                 )

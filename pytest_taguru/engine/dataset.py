@@ -128,6 +128,7 @@ class Dataset(Struct, frozen=True, kw_only=True):
 
     path: str
     header: Header
+    header_line: int
     cases: tuple[Case, ...]
     lines: tuple[int, ...]
 
@@ -152,6 +153,7 @@ def load_dataset(file: Path, shown: str) -> Dataset:
 def parse_dataset(content: bytes, shown: str) -> Dataset:
     """The same from the file's bytes."""
     header: Header | None = None
+    header_line = 1
     cases: list[Case] = []
     lines: list[int] = []
     problems: list[str] = []
@@ -170,7 +172,7 @@ def parse_dataset(content: bytes, shown: str) -> Dataset:
         begins, is_first = is_first, False
         try:
             if begins:
-                header = decode(text, _HEADER)
+                header, header_line = decode(text, _HEADER), number
                 continue
             case = decode(text, _CASE)
         except FaultsError as error:
@@ -197,7 +199,13 @@ def parse_dataset(content: bytes, shown: str) -> Dataset:
             problems.append(f"{shown}: no case after the header")
     if problems or header is None:
         raise InputError(*_bounded(problems, shown))
-    return Dataset(path=shown, header=header, cases=tuple(cases), lines=tuple(lines))
+    return Dataset(
+        path=shown,
+        header=header,
+        header_line=header_line,
+        cases=tuple(cases),
+        lines=tuple(lines),
+    )
 
 
 def _looks_like_a_case(value: object) -> bool:

@@ -20,6 +20,8 @@ ENV_KEYS = ("TAGURU_ADDR", "TAGURU_API_TOKEN", "TAGURU_API_TOKENS")
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _UNSPECIFIED = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
+#: HOST:PORT where the host can be nothing else: in numbers, dotted or this machine.
+_ADDRESS = re.compile(r"(localhost|[\w-]+(\.[\w-]+)+|\[[\da-f:.]+\]):\d{1,5}", re.ASCII | re.I)
 _UNPRINTABLE = re.compile(r"[\s\x00-\x1f\x7f\\<>^`{|}\"]")
 
 
@@ -105,7 +107,10 @@ def parse_url(url: str, origin: str) -> Target:
             f"{origin}: credentials do not belong in the URL; set TAGURU_API_TOKEN instead"
         )
     if parts.scheme not in _DEFAULT_PORTS:
-        raise InputError(f"{origin}: the URL's scheme must be http or https")
+        # Nothing else is repeated: only an address by its form cannot be a secret put here by
+        # mistake, as `name:token` would be.
+        wanted = f"http://{text}" if _ADDRESS.fullmatch(text) else "http://HOST:PORT"
+        raise InputError(f"{origin}: the URL's scheme must be http or https; write {wanted}")
     if not host or _UNPRINTABLE.search(text):
         raise InputError(f"{origin}: not a URL; expected http://HOST:PORT")
     if parts.query or parts.fragment or text.endswith(("?", "#")):

@@ -15,6 +15,7 @@ from tests.channels.shore import CASES, Shore, section
 
 if TYPE_CHECKING:
     import subprocess
+    from collections.abc import Sequence
 
     from tests.support.replay_server import Answer, Request
     from tests.support.runs import Workspace
@@ -154,17 +155,18 @@ def test_failed_first_is_a_whole_run_in_the_order_of_the_dataset(workspace: Work
     assert "selection" not in ended.artifact()["inputs"]
 
 
-def test_stepwise_goes_on_where_it_stopped(workspace: Workspace) -> None:
+@pytest.mark.parametrize("workers", [(), ("-n", "2", "--dist", "loadfile")], ids=str)
+def test_stepwise_goes_on_where_it_stopped(workers: Sequence[str], workspace: Workspace) -> None:
     shore = Shore(workspace=workspace, missing=["mussel"])
-    first = shore.run("--sw")
+    first = shore.run("--sw", *workers)
     assert first.status == 3, first.shown
     assert "cut short: 2 of 4 cases were judged" in first.stdout
-    second = shore.run("--sw")
+    second = shore.run("--sw", *workers)
     assert second.status == 3, second.shown
     assert "cut short: 1 of 3 cases were judged" in second.stdout
     assert shore.is_untouched
     shore.fake.hits["mussel"] = [("shore/mussel.md", 0)]
-    third = shore.run("--sw")
+    third = shore.run("--sw", *workers)
     assert third.status == 0, third.shown
     assert shore.judged() == ["mussel", "kelp", "urchin"]
     assert third.artifact()["inputs"]["selection"] == {"selected": 3, "total": 4}

@@ -438,8 +438,7 @@ def test_a_header_without_a_usable_context(target: str, bystander: Workspace) ->
     ("option", "value"),
     [
         ("taguru_context", " "),
-        ("taguru_rerank", " "),
-        ("taguru_url", " "),
+        ("taguru_context", ""),
         ("taguru_max_items", "0"),
         ("taguru_concurrency", "none"),
     ],
@@ -452,6 +451,52 @@ def test_ini_options_that_are_refused(option: str, value: str, plain: Workspace)
     run = plain.run(*flags)
     assert run.status == 2, run.shown
     assert option in " ".join(run.complaints), run.shown
+    assert not ordinary_ran(plain)
+
+
+BLANKED = ["url", "config", "out", "thresholds", "baseline", "rerank"]
+
+
+@pytest.mark.parametrize("blank", ["", " "])
+@pytest.mark.parametrize("name", BLANKED)
+def test_a_blank_ini_option_is_as_good_as_none(name: str, blank: str, plain: Workspace) -> None:
+    """So that -o takes back what an ini file says."""
+    plain.write("pytest.ini", f"[pytest]\ntaguru_{name} = ://nowhere\n")
+    flags = ["--taguru-eval=eval.jsonl", "--taguru-context=sake", "--collect-only"]
+    before = plain.run(*flags)
+    run = plain.run(*flags, "-o", f"taguru_{name}={blank}")
+    assert run.status == 0, run.shown
+    assert not run.complaints, run.shown
+    assert before.status == (0 if name == "out" else 2), before.shown
+
+
+@pytest.mark.parametrize("name", ["context", *BLANKED])
+def test_a_blank_flag_is_refused(name: str, plain: Workspace) -> None:
+    run = plain.run("--taguru-eval=eval.jsonl", "--taguru-context=sake", f"--taguru-{name}=")
+    assert run.status == 2, run.shown
+    assert f"--taguru-{name}: " in run.complaints[0]
+    assert "blank" in run.complaints[0]
+
+
+@pytest.mark.parametrize(
+    ("url", "advice"),
+    [
+        ("127.0.0.1:33727", "http://127.0.0.1:33727"),
+        ("localhost:8248", "http://localhost:8248"),
+        ("[::1]:8248", "http://[::1]:8248"),
+        ("shore.example:8248", "http://shore.example:8248"),
+        ("ftp://127.0.0.1:8248", "http://HOST:PORT"),
+        ("hunter:20000", "http://HOST:PORT"),
+        ("127.0.0.1:8248/hunter2", "http://HOST:PORT"),
+    ],
+)
+def test_a_url_without_its_scheme(url: str, advice: str, plain: Workspace) -> None:
+    """What may be `name:token` by its form is not repeated."""
+    run = plain.evaluate(url)
+    assert run.status == 2, run.shown
+    assert run.complaints == [
+        f"taguru: --taguru-url: the URL's scheme must be http or https; write {advice}"
+    ]
     assert not ordinary_ran(plain)
 
 

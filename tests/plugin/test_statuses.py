@@ -73,6 +73,11 @@ def assert_no_trace_of_ours(run: Run) -> None:
         assert words not in run.stdout + run.stderr, run.shown
 
 
+def assert_said_once(run: Run, words: str) -> None:
+    assert (run.stdout + run.stderr).count(words) == 1, run.shown
+    assert "traceback entries are hidden" not in run.stdout, run.shown
+
+
 ALL = ("found", "late", "lost")
 
 
@@ -269,7 +274,11 @@ def test_2_for_an_unknown_context(
     project.write("test_ordinary.py", ordinary)
     run = project.evaluate(server.url, *workers, context="nowhere")
     assert run.status == 2, run.shown
-    assert ["nowhere" in line for line in run.complaints].count(True) == 1, run.shown
+    assert run.complaints == [
+        f"taguru: unknown context 'nowhere': {server.url}/contexts/nowhere answered 404:"
+        " no such context"
+    ]
+    assert_said_once(run, "unknown context")
     assert_no_trace_of_ours(run)
     assert all(request.method == "GET" for request in server.requests)
     assert_untouched(run)
@@ -284,9 +293,38 @@ def test_2_for_a_source_that_the_corpus_does_not_have(
     )
     run = project.evaluate(server.url, *workers)
     assert run.status == 2, run.shown
-    assert ["nowhere.md" in line for line in run.complaints].count(True) == 1, run.shown
+    assert run.complaints == [
+        "taguru: eval.jsonl:5: case 'bad': expected_sources[0]:"
+        " the context 'sake' has no source 'nowhere.md'"
+    ]
+    assert_said_once(run, "nowhere.md")
     assert all(request.method == "GET" for request in server.requests)
     assert_untouched(run)
+
+
+def test_2_for_a_context_of_the_header(project: Workspace, server: LoopbackServer) -> None:
+    header = {"taguru_eval": 1, "default_target": {"context": "nowhere"}}
+    lines = ["", *map(json.dumps, [header, *CASES])]
+    project.write("eval.jsonl", "\n".join(lines))
+    run = project.run("--taguru-eval=eval.jsonl", f"--taguru-url={server.url}")
+    assert run.status == 2, run.shown
+    assert [line.partition(": http")[0] for line in run.complaints] == [
+        "taguru: eval.jsonl:2: unknown context 'nowhere'"
+    ]
+
+
+@pytest.mark.parametrize("fixture", ["", "taguru_run"], ids=["case", "ordinary"])
+@pytest.mark.parametrize("drive", ["--tb=auto", "--tb=native", "--full-trace", "-vv"])
+def test_no_item_repeats_why_no_case_can_be_run(
+    drive: str, fixture: str, project: Workspace, server: LoopbackServer
+) -> None:
+    """Neither a case nor an ordinary test that asks for the run."""
+    project.write("test_ordinary.py", f"def test_ordinary({fixture}): pass\n")
+    run = project.evaluate(server.url, drive, context="nowhere")
+    assert run.status == 2, run.shown
+    assert "\ntaguru: no case can be run; the reason is on stderr\n" in run.stdout
+    assert_said_once(run, "unknown context")
+    assert_no_trace_of_ours(run)
 
 
 def test_2_for_a_dataset_that_is_refused(project: Workspace, server: LoopbackServer) -> None:
