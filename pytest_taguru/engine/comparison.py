@@ -26,18 +26,20 @@ from .statistics import TOLERANCE, PairedStatistics, paired_statistics
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-#: The metrics that make a case better or worse, in the order in which a change lists them.
-DECIDING = (
-    "recall.recall_at_k",
-    "recall.mrr",
-    "recall.ndcg",
-    "coverage.concepts",
-    "coverage.labels",
-    "coverage.associations",
-    "citations.recall",
-    "citations.locator_validity",
-    "diversity.sources",
-)
+#: Where a case holds its value of each metric that makes it better or worse, in the order in which
+#: a change lists them.
+_PLACES = {
+    "recall.recall_at_k": "recall.recall_at_k",
+    "recall.mrr": "recall.mrr",
+    "recall.ndcg": "recall.ndcg",
+    "coverage.concepts": "coverage.concepts.value",
+    "coverage.labels": "coverage.labels.value",
+    "coverage.associations": "coverage.associations.value",
+    "citations.recall": "citations.recall.value",
+    "citations.locator_validity": "citations.validity.value",
+    "diversity.sources": "diversity_sources",
+}
+DECIDING = tuple(_PLACES)
 STAMP = 1
 FAIL_ON = ("regressed", "removed", "warnings")
 
@@ -510,17 +512,7 @@ def _identity_warnings(base: Artifact, head: Artifact) -> Iterator[str]:
 
 #: A case's values of the deciding metrics, in their order.
 _Row: TypeAlias = "tuple[float | None, ...]"
-_row_of = attrgetter(
-    "recall.recall_at_k",
-    "recall.mrr",
-    "recall.ndcg",
-    "coverage.concepts.value",
-    "coverage.labels.value",
-    "coverage.associations.value",
-    "citations.recall.value",
-    "citations.validity.value",
-    "diversity_sources",
-)
+_row_of = attrgetter(*_PLACES.values())
 
 
 def _rows(cases: list[_Case]) -> list[_Row]:
@@ -583,10 +575,11 @@ class _Pairs:
         for case_id, one, other in zip(ids, base, head, strict=True):
             if one != other:
                 self._look_at(case_id, one, other)
+        columns = zip(*base, strict=True) if base else [()] * len(DECIDING)
         self.differences = {
             name: (len(ids) - values.count(None) - self._unpaired[name], self._moved[name])
-            for name, values in zip(DECIDING, zip(*base, strict=True), strict=False)
-        } or dict.fromkeys(DECIDING, (0, []))
+            for name, values in zip(DECIDING, columns, strict=True)
+        }
 
     def _look_at(self, case_id: str, before: _Row, after: _Row) -> None:
         moved: list[MetricChange] = []

@@ -11,7 +11,7 @@ from msgspec import Struct
 from .blocks import CaseBlock
 from .comparison import STAMP, Selection, decode, opened
 from .errors import InputError
-from .metrics import CATALOGUE, Distribution, Ratio, Sampled, Statistic
+from .metrics import CATALOGUE, Statistic
 from .thresholds import Judgement, Report, load_gate
 
 if TYPE_CHECKING:
@@ -74,12 +74,9 @@ def _read(artifact: Path, shown: str) -> _Judged:
 
 
 def _statistics(judged: _Judged, shown: str) -> Iterator[tuple[str, Statistic]]:
-    for name, entry in CATALOGUE.items():
+    for name, metric in CATALOGUE.items():
         stated = judged.metrics.get(name, {"n": 0})
         try:
-            if isinstance(entry, Sampled):
-                yield name, msgspec.convert(stated, Distribution)
-            else:
-                yield name, msgspec.convert(stated, Ratio)
+            yield name, msgspec.convert(stated, metric.statistic)
         except msgspec.ValidationError as error:
             raise InputError(f"{shown}: metrics.{name}: {error}") from None
