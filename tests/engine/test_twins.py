@@ -1,7 +1,8 @@
-"""Types that read evaluation.json against those that write it: neither may change alone.
+"""Two ways to look at the same thing, one stricter than the other: neither may change alone.
 
-Reading is lenient and knows a part of the file, for speed and for artifacts of other releases; so
-the types are different ones on purpose.
+evaluation.json is read leniently and in part, for speed and for the sake of other releases, and so
+by other types than those that write it. Hits of a search are read without their lanes if they come
+in an older shape.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import msgspec
 import pytest
 from msgspec import Struct, UnsetType
 
-from pytest_taguru.engine import comparison, verdict
+from pytest_taguru.engine import comparison, lanes, verdict
 from pytest_taguru.engine.artifact import Head, Tail
 from pytest_taguru.engine.blocks import CaseBlock
 from pytest_taguru.engine.comparison import DECIDING
@@ -32,6 +33,8 @@ from tests.support.runs import GOLDEN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from pytest_taguru.engine.budget import Served
 
 ARTIFACTS = sorted(GOLDEN.glob("*/**/evaluation.json"))
 
@@ -160,3 +163,23 @@ def test_both_see_the_same_values(file: Any) -> None:
             msgspec.convert(stated, shape).scalar
             == msgspec.convert(stated, CATALOGUE[name].statistic).scalar
         )
+
+
+def plain(served: Served) -> tuple[str, int, float, str]:
+    return served.hit.source, served.hit.paragraph, served.hit.score, served.text
+
+
+def test_hits_without_lanes_are_read_alike() -> None:
+    seen = 0
+    for file in GOLDEN.glob("*/runs/*/exchanges.jsonl"):
+        for line in filter(None, file.read_text("utf-8").split("\n")):
+            exchange = json.loads(line)
+            if not exchange["path"].endswith("/sources/search") or exchange["status"] != 200:
+                continue
+            result = json.loads(exchange["response"])["result"]
+            read, bare = lanes._read_search(result), lanes._read_bare_hits(result)
+            assert not isinstance(read, str)
+            assert not isinstance(bare, str)
+            assert [*map(plain, read[1])] == [*map(plain, bare[1])]
+            seen += len(bare[1])
+    assert seen > 100
