@@ -29,6 +29,7 @@ from pytest_taguru.engine.artifact import Head, Tail
 from pytest_taguru.engine.blocks import CaseBlock
 from pytest_taguru.engine.comparison import DECIDING
 from pytest_taguru.engine.metrics import CATALOGUE, Distribution, Ratio, case_value
+from tests.support.artifact_diff import MAY_BE_ADDED
 from tests.support.runs import GOLDEN
 
 if TYPE_CHECKING:
@@ -183,3 +184,34 @@ def test_hits_without_lanes_are_read_alike() -> None:
             assert [*map(plain, read[1])] == [*map(plain, bare[1])]
             seen += len(bare[1])
     assert seen > 100
+
+
+# -- against what the original wrote ---------------------------------------------------------
+
+
+def stated(value: Any, at: str) -> Iterator[str]:
+    """The place of each key of an object, as `artifact_diff` names it; arrays are passed over."""
+    if isinstance(value, dict):
+        for key, member in value.items():
+            yield f"{at}.{key}"
+            yield from stated(member, f"{at}.{key}")
+
+
+def declared(fields: dict[str, Any], at: str) -> Iterator[str]:
+    """The same of what types declare."""
+    for name, kind in fields.items():
+        yield f"{at}.{name}"
+        for one in kinds(kind):
+            if isinstance(one, type) and issubclass(one, Struct):
+                yield from declared(members(one), f"{at}.{name}")
+
+
+def test_the_keys_that_may_be_added_are_those_that_the_original_does_not_write() -> None:
+    original = {place for file in ARTIFACTS for place in stated(json.loads(file.read_bytes()), "$")}
+    headers = [file.read_bytes().split(b"\n")[0] for file in GOLDEN.glob("compare/*/changes.jsonl")]
+    original |= {place for header in headers for place in stated(json.loads(header), "$[0]")}
+    ours = {*declared(WRITTEN, "$"), *declared(members(comparison.Header), "$[0]")}
+    ours |= {f"$.{part}.{name}" for part in ("definitions", "metrics") for name in CATALOGUE}
+    added = ours - original
+    outermost = {place for place in added if place.rpartition(".")[0] not in added}
+    assert outermost == MAY_BE_ADDED
