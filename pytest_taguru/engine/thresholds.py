@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from .blocks import CaseBlock
 
 STABILITY = "corpus.stable"
+_ABSENT = (
+    "is not among the artifact's metrics: another release may have written it, so evaluate again"
+)
 
 
 class Bound(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -124,16 +127,12 @@ class Gate:
                 )
         return violations, skipped
 
-    def judge_aggregate(self, metric: str, statistic: Statistic) -> Violation | None:
-        """The violation of one aggregate bound, if any. No samples is one."""
-        actual = statistic.scalar
+    def judge_aggregate(self, metric: str, statistic: Statistic | None) -> Violation | None:
+        """The violation of one aggregate bound, if any. No samples is one, no statistic another."""
+        actual = None if statistic is None else statistic.scalar
         if actual is None:
-            return Violation(
-                scope="aggregate",
-                metric=metric,
-                actual=None,
-                reason="no samples for this metric (n=0)",
-            )
+            reason = _ABSENT if statistic is None else "no samples for this metric (n=0)"
+            return Violation(scope="aggregate", metric=metric, actual=None, reason=reason)
         broken = _broken(self.thresholds.aggregate[metric], actual)
         if not broken:
             return None
@@ -181,13 +180,15 @@ class Judgement:
     def report(
         self, metrics: Mapping[str, Statistic], *, stable: bool, selection: tuple[int, int] | None
     ) -> Report:
-        """The report. `selection` is (selected, total) when only some cases were asked for:
-        bounds on the whole set are then skipped.
+        """The report. A run has all `metrics`, an artifact of another release perhaps not.
+
+        `selection` is (selected, total) when only some cases were asked for: bounds on the whole
+        set are then skipped.
         """
         gate, aggregate, skipped = self._gate, list[Violation](), self._skipped
         if selection is None:
             for metric in sorted(gate.thresholds.aggregate):
-                violation = gate.judge_aggregate(metric, metrics[metric])
+                violation = gate.judge_aggregate(metric, metrics.get(metric))
                 if violation:
                     aggregate.append(violation)
         else:

@@ -44,7 +44,7 @@ class _Unlisted(frozenset[str]):
 def judge_again(artifact: Path, shown: str, thresholds: Path, thresholds_shown: str) -> Report:
     """The `thresholds` block that a run with this outcome and this thresholds file would have had.
 
-    Aggregates are those that the artifact states; an absent one counts as one without samples.
+    Aggregates are those that the artifact states; a bound on an absent one is violated.
     Raises InputError for either file.
     """
     judged = _read(artifact, shown)
@@ -75,8 +75,9 @@ def _read(artifact: Path, shown: str) -> _Judged:
 
 def _statistics(judged: _Judged, shown: str) -> Iterator[tuple[str, Statistic]]:
     for name, metric in CATALOGUE.items():
-        stated = judged.metrics.get(name, {"n": 0})
+        if name not in judged.metrics:
+            continue
         try:
-            yield name, msgspec.convert(stated, metric.statistic)
+            yield name, msgspec.convert(judged.metrics[name], metric.statistic)
         except msgspec.ValidationError as error:
             raise InputError(f"{shown}: metrics.{name}: {error}") from None
