@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from .settings import Settings
 
 MAX_NAME = 120
-#: What is kept of a longer name, before an ellipsis and twelve digits of a hash.
+#: What is kept of a longer name, before an ellipsis and some digits of a hash.
 KEPT = 106
+_DIGITS = 12
 #: What would be taken apart in a node id, or break the tools that read one.
 _ESCAPED = frozenset("[]\\@")
 
@@ -54,13 +55,13 @@ def case_name(case_id: str) -> str:
     name = "".join(pieces)
     if len(name) <= MAX_NAME and not _looks_cut(name):
         return name
-    digest = hashlib.sha256(case_id.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    digest = hashlib.sha256(case_id.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
     return f"{name[:KEPT]}…{digest}"
 
 
 def _looks_cut(name: str) -> bool:
     """Whether a name could be taken for that of a longer case id."""
-    return len(name) == KEPT + 13 and name[KEPT] == "…"
+    return len(name) == KEPT + 1 + _DIGITS and name[KEPT] == "…"
 
 
 def case_names(cases: Sequence[Case]) -> list[str]:

@@ -30,7 +30,7 @@ _DEFAULT_OUT = "changes.jsonl"
 
 _DESCRIPTION = """\
 Compare two evaluation.json files case by case and write changes.jsonl, one line per case that
-is not as it was. Nine metrics decide whether a case improved or regressed; latencies do not.
+is not as it was. The metrics listed below decide whether a case improved or regressed.
 
   {program} baseline.json evaluation.json
   {program} baseline.json evaluation.json --fail-on regressed --max-drop recall.ndcg=0.02
@@ -42,7 +42,7 @@ Exit status: 0 compared, whatever was found; 1 the changes could not be written;
 or a file that is not an evaluation.json; 3 a reason that was asked for with --fail-on or
 --max-drop, or with --judge a violated bound.
 
-METRIC of --max-drop is one of:
+The metrics that decide, each of which --max-drop takes:
   {metrics}
 """
 

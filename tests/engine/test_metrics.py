@@ -379,7 +379,7 @@ def test_rerank_ran() -> None:
 # -- a case's own values ---------------------------------------------------------------------
 
 
-def test_the_ten_metrics_of_a_case() -> None:
+def test_what_a_case_comes_to_by_itself() -> None:
     share = {"expected": 4, "matched": 3, "value": 0.75}
     block = case(
         recall=recall(0.5, 0.25, 0.125),
