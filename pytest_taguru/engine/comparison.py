@@ -209,12 +209,16 @@ def read_artifact(file: Path, shown: str) -> Artifact:
     """
     with opened(file, shown) as content:
         document: _Document = decode(content, shown, _DECODER)
-        if document.taguru_evaluation != STAMP:
-            raise InputError(
-                f"{shown}: taguru_evaluation is {document.taguru_evaluation}, and this version"
-                f" reads {STAMP} only"
-            )
+        check_stamp(document.taguru_evaluation, shown)
     return Artifact(shown=shown, document=document)
+
+
+def check_stamp(stamp: int, shown: str) -> None:
+    """Raise InputError if an artifact is of another version of the format."""
+    if stamp != STAMP:
+        raise InputError(
+            f"{shown}: taguru_evaluation is {stamp}, and this version reads {STAMP} only"
+        )
 
 
 def artifact_of(shown: str, document: Mapping[str, Any], cases: Iterable[bytes]) -> Artifact:
