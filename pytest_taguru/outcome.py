@@ -19,12 +19,12 @@ from .engine.artifact import (
     StrictReport,
     StrictViolation,
     Tail,
-    now,
     without_cases,
     write_artifact,
 )
 from .engine.baseline import against
 from .engine.cases import assembly_warning
+from .engine.comparison import now
 from .engine.corpus import Corpus, merge_brackets
 from .engine.errors import RunError
 from .engine.metrics import definitions

@@ -446,7 +446,7 @@ def compare(base: Artifact, head: Artifact) -> Comparison:
     warnings += pairs.warnings()
     aggregates, samples = _aggregates(base.document, head.document, warnings)
     header = Header(
-        generated_at=strftime("%Y-%m-%dT%H:%M:%SZ", gmtime()),
+        generated_at=now(),
         base=_side(base),
         head=_side(head),
         counts=_counts(changes, before, after),
@@ -455,6 +455,11 @@ def compare(base: Artifact, head: Artifact) -> Comparison:
         warnings=warnings or UNSET,
     )
     return Comparison(header=header, changes=changes, samples=samples)
+
+
+def now() -> str:
+    """The current time as artifacts and changes have it: UTC, to the second."""
+    return strftime("%Y-%m-%dT%H:%M:%SZ", gmtime())
 
 
 def _side(artifact: Artifact) -> Side:
