@@ -721,8 +721,28 @@ def _aggregate(
 # -- reasons to fail, for those who ask ------------------------------------------------------
 
 
-def parse_max_drop(text: str) -> tuple[str, float]:
-    """Read METRIC=VALUE; InputError for an unknown metric or a value that is no number from 0."""
+def parse_max_drops(texts: Iterable[str], flag: str) -> dict[str, float]:
+    """How far each metric may drop, from METRIC=VALUE; `flag` is what they were given with.
+
+    Raises InputError with a line per problem.
+    """
+    found: dict[str, float] = {}
+    problems: list[str] = []
+    for text in texts:
+        try:
+            metric, drop = _parse_max_drop(text)
+        except InputError as error:
+            problems += (f"{flag}: {problem}" for problem in error.problems)
+            continue
+        if metric in found:
+            problems.append(f"{flag}: {metric} is given twice")
+        found[metric] = drop
+    if problems:
+        raise InputError(*problems)
+    return found
+
+
+def _parse_max_drop(text: str) -> tuple[str, float]:
     metric, equals, value = text.partition("=")
     metric = metric.strip()
     if not equals:

@@ -15,7 +15,7 @@ from pytest_taguru.engine.comparison import (
     DECIDING,
     Comparison,
     compare,
-    parse_max_drop,
+    parse_max_drops,
     read_artifact,
     reasons,
 )
@@ -386,8 +386,18 @@ def test_many_cases_are_counted_not_listed(bench: Bench) -> None:
 
 
 def test_max_drop_is_read() -> None:
-    assert parse_max_drop("recall.ndcg=0.02") == ("recall.ndcg", 0.02)
-    assert parse_max_drop("recall.mrr = 0") == ("recall.mrr", 0.0)
+    drops = parse_max_drops(["recall.ndcg=0.02", "recall.mrr = 0"], "--drop")
+    assert drops == {"recall.ndcg": 0.02, "recall.mrr": 0.0}
+
+
+def test_every_max_drop_that_is_wrong_is_named() -> None:
+    with pytest.raises(InputError) as caught:
+        parse_max_drops(["recall.mrr", "recall.ndcg=1", "recall.ndcg=x", "recall.ndcg=0"], "--drop")
+    assert caught.value.problems == (
+        "--drop: 'recall.mrr': expected METRIC=VALUE, like recall.ndcg=0.02",
+        "--drop: recall.ndcg: 'x' is not a drop; give a number from 0, like 0.02",
+        "--drop: recall.ndcg is given twice",
+    )
 
 
 @pytest.mark.parametrize(
@@ -397,7 +407,7 @@ def test_max_drop_is_read() -> None:
 )  # fmt: skip
 def test_max_drop_is_refused(text: str) -> None:
     with pytest.raises(InputError) as caught:
-        parse_max_drop(text)
+        parse_max_drops([text], "--drop")
     assert text.partition("=")[0] in caught.value.problems[0]
 
 
