@@ -89,7 +89,7 @@ def _worst_lines(comparison: Comparison) -> list[str]:
 
 
 def worst_cases(comparison: Comparison) -> list[CaseChange]:
-    """The ten cases that lost most: by the sum of their lost shares, then of their sources."""
+    """The few cases that lost most: by the sum of their lost shares, then of their sources."""
     regressed = (change for change in comparison.changes if change.kind == "regressed")
     return nsmallest(_WORST, regressed, key=_loss)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from .engine.errors import InputError
 from .engine.run import strict_reason
 from .state import STATE
 from .texts import failure_text, rerun_command, skip_text
@@ -27,8 +28,9 @@ if TYPE_CHECKING:
     from .settings import Settings
 
 MAX_NAME = 120
-#: What is kept of a longer name, before an ellipsis and twelve digits of a hash.
+#: What is kept of a longer name, before an ellipsis and some digits of a hash.
 KEPT = 106
+_DIGITS = 12
 #: What would be taken apart in a node id, or break the tools that read one.
 _ESCAPED = frozenset("[]\\@")
 
@@ -54,13 +56,13 @@ def case_name(case_id: str) -> str:
     name = "".join(pieces)
     if len(name) <= MAX_NAME and not _looks_cut(name):
         return name
-    digest = hashlib.sha256(case_id.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    digest = hashlib.sha256(case_id.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
     return f"{name[:KEPT]}…{digest}"
 
 
 def _looks_cut(name: str) -> bool:
     """Whether a name could be taken for that of a longer case id."""
-    return len(name) == KEPT + 13 and name[KEPT] == "…"
+    return len(name) == KEPT + 1 + _DIGITS and name[KEPT] == "…"
 
 
 def case_names(cases: Sequence[Case]) -> list[str]:
@@ -201,7 +203,8 @@ def warn_of_lost_rootdir(config: pytest.Config, path: Path) -> None:
     """Say so if pytest took the dataset for an argument when it looked for rootdir.
 
     It does with `--taguru-eval /elsewhere/eval.jsonl` as two words and nothing positional: then
-    the project's ini file and testpaths are lost, which no plugin can prevent.
+    the project's ini file and testpaths are lost, which no plugin can prevent. Raises InputError
+    where warnings are errors.
     """
     apart = "--taguru-eval" in map(str, config.invocation_params.args)
     if not apart or config.getoption("inifilename") or config.rootpath not in path.parents:
@@ -209,13 +212,14 @@ def warn_of_lost_rootdir(config: pytest.Config, path: Path) -> None:
     started = config.invocation_params.dir
     nearest = next(filter(_configures_pytest, (started, *started.parents)), None)
     if nearest is not None and (config.inipath is None or config.inipath.parent != nearest):
-        config.issue_config_time_warning(
-            TaguruWarning(
-                f"rootdir became {config.rootpath} because of --taguru-eval as a word of its own,"
-                f" so the configuration in {nearest} was not found; write --taguru-eval=FILE"
-            ),
-            stacklevel=2,
+        warning = TaguruWarning(
+            f"rootdir became {config.rootpath} because of --taguru-eval as a word of its own,"
+            f" so the configuration in {nearest} was not found; write --taguru-eval=FILE"
         )
+        try:
+            config.issue_config_time_warning(warning, stacklevel=2)
+        except TaguruWarning:  # a filter makes an error of it, which pytest would take for its own
+            raise InputError(str(warning)) from None
 
 
 def _configures_pytest(directory: Path) -> bool:

@@ -15,7 +15,7 @@ from .engine.comparison import (
     FAIL_ON,
     Artifact,
     compare,
-    parse_max_drop,
+    parse_max_drops,
     read_artifact,
     reasons,
 )
@@ -30,7 +30,7 @@ _DEFAULT_OUT = "changes.jsonl"
 
 _DESCRIPTION = """\
 Compare two evaluation.json files case by case and write changes.jsonl, one line per case that
-is not as it was. Nine metrics decide whether a case improved or regressed; latencies do not.
+is not as it was. The metrics listed below decide whether a case improved or regressed.
 
   {program} baseline.json evaluation.json
   {program} baseline.json evaluation.json --fail-on regressed --max-drop recall.ndcg=0.02
@@ -42,7 +42,7 @@ Exit status: 0 compared, whatever was found; 1 the changes could not be written;
 or a file that is not an evaluation.json; 3 a reason that was asked for with --fail-on or
 --max-drop, or with --judge a violated bound.
 
-METRIC of --max-drop is one of:
+The metrics that decide, each of which --max-drop takes:
   {metrics}
 """
 
@@ -167,7 +167,7 @@ def _compare(parser: argparse.ArgumentParser, options: argparse.Namespace) -> in
     files: list[str] = options.artifacts
     if len(files) != 2:
         parser.error(f"expected BASE.json and HEAD.json, got {len(files)} file(s)")
-    max_drop = _max_drops(options.max_drop)
+    max_drop = parse_max_drops(options.max_drop, "--max-drop")
     out = options.out or _DEFAULT_OUT
     if any(Path(out).resolve() == Path(file).resolve() for file in files):
         parser.error(f"--out {out} would replace a file that is being compared")
@@ -201,19 +201,6 @@ def _side(name: str, file: str) -> Artifact:
         return read_artifact(Path(file), file)
     except InputError as error:
         raise InputError(*(f"{name} {problem}" for problem in error.problems)) from None
-
-
-def _max_drops(texts: list[str]) -> dict[str, float]:
-    found: dict[str, float] = {}
-    for text in texts:
-        try:
-            metric, drop = parse_max_drop(text)
-        except InputError as error:
-            raise InputError(*(f"--max-drop: {problem}" for problem in error.problems)) from None
-        if metric in found:
-            raise InputError(f"--max-drop: {metric} is given twice")
-        found[metric] = drop
-    return found
 
 
 def _colour() -> bool:

@@ -7,6 +7,7 @@ import traceback
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
@@ -18,12 +19,12 @@ from .engine.artifact import (
     StrictReport,
     StrictViolation,
     Tail,
-    now,
     without_cases,
     write_artifact,
 )
 from .engine.baseline import against
 from .engine.cases import assembly_warning
+from .engine.comparison import now
 from .engine.corpus import Corpus, merge_brackets
 from .engine.errors import RunError
 from .engine.metrics import definitions
@@ -37,6 +38,10 @@ if TYPE_CHECKING:
     from .engine.store import BlockStore
     from .engine.thresholds import Report, Violation
     from .state import State
+
+
+#: Stands for a key that a hook added or took away.
+_ABSENT = object()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +114,7 @@ class Counts:
     selected: int
     other_failures: bool
     interrupted: bool
-    #: Brackets are due from each process that ran cases; None if one of them is missing.
+    #: Whether each process that ran cases brought what it read before and after them.
     brackets_complete: bool
 
 
@@ -260,12 +265,7 @@ def hook_error(hook: str, error: Exception) -> RunError:
 
 
 def _plain(extensions: dict[str, Any]) -> dict[str, Any]:
-    import msgspec
-
     try:
         return dict(msgspec.json.decode(msgspec.json.encode(extensions)))
     except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as error:
         raise RunError(f"artifact['extensions'] cannot be written as JSON: {error}") from None
-
-
-_ABSENT = object()

@@ -51,14 +51,15 @@ def rerun_command(item: pytest.Item) -> str:
         name, equals, _ = word.partition("=")
         if not name.startswith("--taguru-"):
             continue
-        given = [word] if equals or name in _SWITCHES else [word, next(words, "")]
+        given = [word] if equals or name in SWITCHES else [word, next(words, "")]
         if name not in _NOT_AGAIN:
             flags += given
     file = os.path.relpath(item.path, item.config.invocation_params.dir)
     return shlex.join(["pytest", *flags, "--taguru-only", f"{file}::{item.name}"])
 
 
-_SWITCHES = ("--taguru-assembly", "--taguru-only", "--taguru-strict")
+#: Our flags that take no value.
+SWITCHES = ("--taguru-assembly", "--taguru-only", "--taguru-strict")
 _NOT_AGAIN = ("--taguru-only", "--taguru-record")
 
 

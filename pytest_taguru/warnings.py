@@ -7,5 +7,3 @@ import pytest
 
 class TaguruWarning(pytest.PytestWarning):
     """Something about how pytest was started that makes a run another than it looks."""
-
-    __module__ = "pytest_taguru"

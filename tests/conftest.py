@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
-from tests.support.runs import Launcher, Workspace
+from tests.support.runs import Launcher, Workspace, tried_elsewhere
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,6 +15,13 @@ if TYPE_CHECKING:
 
 settings.register_profile("patient", deadline=None)  # a loaded machine is no defect
 settings.load_profile("patient")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse to try another copy of the plugin than the one beside these tests."""
+    complaint = None if hasattr(config, "workerinput") else tried_elsewhere()
+    if complaint:
+        raise pytest.UsageError(complaint)
 
 
 @pytest.fixture(scope="session")

@@ -386,6 +386,24 @@ def test_a_partial_run_has_no_aggregate_bounds(cli: Cli) -> None:
     )
 
 
+def test_a_metric_that_the_artifact_does_not_have(cli: Cli) -> None:
+    artifact = json.loads((GOLDEN / "same" / "base.json").read_text("utf-8"))
+    del artifact["metrics"]["recall.mrr"]
+    artifact["metrics"]["rerank.ran"] = {"value": None, "n": 0, "numerator": None}
+    Path("earlier.json").write_text(json.dumps(artifact), "utf-8")
+    bounds = {"recall.mrr": {"min": 0}, "rerank.ran": {"min": 0}}
+    thresholds = {"taguru_evaluate_thresholds": 1, "aggregate": bounds}
+    Path("t.json").write_text(json.dumps(thresholds), "utf-8")
+    status, out, _ = cli("--judge", "earlier.json", "--thresholds", "t.json")
+    assert status == 3
+    assert out.splitlines() == [
+        "violated: recall.mrr is not among the artifact's metrics: another release may have written"
+        " it, so evaluate again",
+        "violated: rerank.ran no samples for this metric (n=0)",
+        "earlier.json by t.json: failed, 2 violation(s)",
+    ]
+
+
 LATER, ODD = (
     json.dumps({"inputs": {}, "corpus": {"stable": True}, "cases": [], **fields})
     for fields in (

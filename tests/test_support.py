@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import shutil
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,13 @@ from tests.support import live
 from tests.support.artifact_diff import differences
 from tests.support.fake_taguru import FakeTaguru
 from tests.support.replay_server import Answer, LoopbackServer, Recording, Request, replay
-from tests.support.runs import GOLDEN, plugin_flags
+from tests.support.runs import (
+    GOLDEN,
+    PROJECT,
+    clean_environment,
+    plugin_flags,
+    run_in_subprocess,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -232,6 +239,26 @@ def test_requests_are_answered_side_by_side() -> None:
         other.start()
         assert ask(server, None).text == "met"
         other.join()
+
+
+# -- which plugin is tried -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("directly", [True, False])
+def test_a_copy_of_the_tests_does_not_try_the_plugin_of_another_checkout(
+    tmp_path: Path, *, directly: bool
+) -> None:
+    tests, copy = PROJECT / "tests", tmp_path / "copy"
+    shutil.copytree(tests / "support", copy / "tests" / "support")
+    for name in ("__init__.py", "conftest.py"):
+        shutil.copy(tests / name, copy / "tests")
+    if directly:  # then the copy is what `python -m pytest` itself imports
+        shutil.copytree(PROJECT / "pytest_taguru", copy / "pytest_taguru")
+    run = run_in_subprocess(copy, ["tests"], clean_environment())
+    assert run.status == pytest.ExitCode.USAGE_ERROR, run.shown
+    assert f"imports pytest_taguru from {PROJECT / 'pytest_taguru'}, but" in run.stderr
+    assert f"tests of {copy / 'pytest_taguru'};" in run.stderr
+    assert "Traceback" not in run.shown
 
 
 # -- the rest --------------------------------------------------------------------------------

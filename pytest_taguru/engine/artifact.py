@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -96,11 +95,6 @@ class Tail(Struct, frozen=True, kw_only=True):
     strict: StrictReport | UnsetType = UNSET
     baseline: BaselineReport | UnsetType = UNSET
     extensions: dict[str, Any] | UnsetType = UNSET
-
-
-def now() -> str:
-    """The current time as evaluation.json has it."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def without_cases(head: Head, tail: Tail) -> dict[str, Any]:

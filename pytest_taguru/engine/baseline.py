@@ -16,7 +16,7 @@ from .comparison import (
     Earlier,
     artifact_of,
     compare,
-    parse_max_drop,
+    parse_max_drops,
     read_artifact,
     reasons,
 )
@@ -80,15 +80,10 @@ def load_baseline(
         if kind not in FAIL_ON
     ]
     drops: dict[str, float] = {}
-    for text in max_drop:
-        try:
-            metric, value = parse_max_drop(text)
-        except InputError as error:
-            problems += (f"--taguru-max-drop: {problem}" for problem in error.problems)
-            continue
-        if metric in drops:
-            problems.append(f"--taguru-max-drop: {metric} is given twice")
-        drops[metric] = value
+    try:
+        drops = parse_max_drops(max_drop, "--taguru-max-drop")
+    except InputError as error:
+        problems += error.problems
     try:
         artifact = read_artifact(file, shown)
         sha256 = hashlib.sha256(file.read_bytes()).hexdigest()

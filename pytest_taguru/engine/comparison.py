@@ -26,18 +26,20 @@ from .statistics import TOLERANCE, PairedStatistics, paired_statistics
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-#: The metrics that make a case better or worse, in the order in which a change lists them.
-DECIDING = (
-    "recall.recall_at_k",
-    "recall.mrr",
-    "recall.ndcg",
-    "coverage.concepts",
-    "coverage.labels",
-    "coverage.associations",
-    "citations.recall",
-    "citations.locator_validity",
-    "diversity.sources",
-)
+#: Where a case holds its value of each metric that makes it better or worse, in the order in which
+#: a change lists them.
+_PLACES = {
+    "recall.recall_at_k": "recall.recall_at_k",
+    "recall.mrr": "recall.mrr",
+    "recall.ndcg": "recall.ndcg",
+    "coverage.concepts": "coverage.concepts.value",
+    "coverage.labels": "coverage.labels.value",
+    "coverage.associations": "coverage.associations.value",
+    "citations.recall": "citations.recall.value",
+    "citations.locator_validity": "citations.validity.value",
+    "diversity.sources": "diversity_sources",
+}
+DECIDING = tuple(_PLACES)
 STAMP = 1
 FAIL_ON = ("regressed", "removed", "warnings")
 
@@ -207,12 +209,16 @@ def read_artifact(file: Path, shown: str) -> Artifact:
     """
     with opened(file, shown) as content:
         document: _Document = decode(content, shown, _DECODER)
-        if document.taguru_evaluation != STAMP:
-            raise InputError(
-                f"{shown}: taguru_evaluation is {document.taguru_evaluation}, and this version"
-                f" reads {STAMP} only"
-            )
+        check_stamp(document.taguru_evaluation, shown)
     return Artifact(shown=shown, document=document)
+
+
+def check_stamp(stamp: int, shown: str) -> None:
+    """Raise InputError if an artifact is of another version of the format."""
+    if stamp != STAMP:
+        raise InputError(
+            f"{shown}: taguru_evaluation is {stamp}, and this version reads {STAMP} only"
+        )
 
 
 def artifact_of(shown: str, document: Mapping[str, Any], cases: Iterable[bytes]) -> Artifact:
@@ -440,7 +446,7 @@ def compare(base: Artifact, head: Artifact) -> Comparison:
     warnings += pairs.warnings()
     aggregates, samples = _aggregates(base.document, head.document, warnings)
     header = Header(
-        generated_at=strftime("%Y-%m-%dT%H:%M:%SZ", gmtime()),
+        generated_at=now(),
         base=_side(base),
         head=_side(head),
         counts=_counts(changes, before, after),
@@ -449,6 +455,11 @@ def compare(base: Artifact, head: Artifact) -> Comparison:
         warnings=warnings or UNSET,
     )
     return Comparison(header=header, changes=changes, samples=samples)
+
+
+def now() -> str:
+    """The current time as artifacts and changes have it: UTC, to the second."""
+    return strftime("%Y-%m-%dT%H:%M:%SZ", gmtime())
 
 
 def _side(artifact: Artifact) -> Side:
@@ -510,17 +521,7 @@ def _identity_warnings(base: Artifact, head: Artifact) -> Iterator[str]:
 
 #: A case's values of the deciding metrics, in their order.
 _Row: TypeAlias = "tuple[float | None, ...]"
-_row_of = attrgetter(
-    "recall.recall_at_k",
-    "recall.mrr",
-    "recall.ndcg",
-    "coverage.concepts.value",
-    "coverage.labels.value",
-    "coverage.associations.value",
-    "citations.recall.value",
-    "citations.validity.value",
-    "diversity_sources",
-)
+_row_of = attrgetter(*_PLACES.values())
 
 
 def _rows(cases: list[_Case]) -> list[_Row]:
@@ -583,10 +584,11 @@ class _Pairs:
         for case_id, one, other in zip(ids, base, head, strict=True):
             if one != other:
                 self._look_at(case_id, one, other)
+        columns = zip(*base, strict=True) if base else [()] * len(DECIDING)
         self.differences = {
             name: (len(ids) - values.count(None) - self._unpaired[name], self._moved[name])
-            for name, values in zip(DECIDING, zip(*base, strict=True), strict=False)
-        } or dict.fromkeys(DECIDING, (0, []))
+            for name, values in zip(DECIDING, columns, strict=True)
+        }
 
     def _look_at(self, case_id: str, before: _Row, after: _Row) -> None:
         moved: list[MetricChange] = []
@@ -719,8 +721,28 @@ def _aggregate(
 # -- reasons to fail, for those who ask ------------------------------------------------------
 
 
-def parse_max_drop(text: str) -> tuple[str, float]:
-    """Read METRIC=VALUE; InputError for an unknown metric or a value that is no number from 0."""
+def parse_max_drops(texts: Iterable[str], flag: str) -> dict[str, float]:
+    """How far each metric may drop, from METRIC=VALUE; `flag` is what they were given with.
+
+    Raises InputError with a line per problem.
+    """
+    found: dict[str, float] = {}
+    problems: list[str] = []
+    for text in texts:
+        try:
+            metric, drop = _parse_max_drop(text)
+        except InputError as error:
+            problems += (f"{flag}: {problem}" for problem in error.problems)
+            continue
+        if metric in found:
+            problems.append(f"{flag}: {metric} is given twice")
+        found[metric] = drop
+    if problems:
+        raise InputError(*problems)
+    return found
+
+
+def _parse_max_drop(text: str) -> tuple[str, float]:
     metric, equals, value = text.partition("=")
     metric = metric.strip()
     if not equals:

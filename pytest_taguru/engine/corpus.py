@@ -79,10 +79,6 @@ class _Context(Struct):
     usage: _Usage
 
 
-class _Provider(Struct):
-    provider_model: str | None
-
-
 class _Sources(Struct):
     sources: list[str]
 
@@ -92,7 +88,7 @@ class _Health(Struct):
 
 
 _CONTEXT = msgspec.json.Decoder(_Context)
-_PROVIDER = msgspec.json.Decoder(_Provider)
+_EMBEDDINGS = msgspec.json.Decoder(Embeddings)
 _SOURCES = msgspec.json.Decoder(_Sources)
 _HEALTH = msgspec.json.Decoder(_Health)
 
@@ -219,11 +215,11 @@ def _check_health(client: Client, masked: str) -> tuple[str | UnsetType, list[st
 
 
 def _read_embeddings(client: Client, context: str, notes: list[str]) -> Embeddings | UnsetType:
-    reply = client.get(f"/contexts/{segment(context)}/embeddings", _PROVIDER)
+    reply = client.get(f"/contexts/{segment(context)}/embeddings", _EMBEDDINGS)
     if isinstance(reply, Failure):
         notes.append(f"the embedding model is not known: {reply.message}")
         return UNSET
-    return Embeddings(provider_model=reply.result.provider_model)
+    return reply.result
 
 
 def _absent(dataset: Dataset, missing: set[str], context: str) -> Iterator[str]:

@@ -140,7 +140,7 @@ _CASE = msgspec.json.Decoder(Case)
 def load_dataset(file: Path, shown: str) -> Dataset:
     """Read eval.jsonl; `shown` is the path as the user gave it, for messages and the artifact.
 
-    Raises InputError with a line per problem (the first twenty, then a count).
+    Raises InputError with a line per problem (the first SHOWN_PROBLEMS, then a count).
     """
     try:
         content = file.read_bytes()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from dataclasses import dataclass
 from math import isfinite
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
 from msgspec import Struct, UnsetType
 
@@ -82,20 +82,78 @@ class Ratio(Struct, frozen=True, kw_only=True):
 Statistic = Distribution | Ratio
 
 
-@dataclass(frozen=True)
+class Collector(Protocol):
+    """A metric over the cases fed so far."""
+
+    def feed(self, block: CaseBlock, /) -> None:
+        """Add one case."""
+
+    def result(self) -> Statistic:
+        """What the cases come to."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Sampled:
-    """A distribution: what one case adds to its samples."""
+    """A distribution: what one case adds to its samples, and whether a case may be bounded by it.
+
+    One that bounds cases has at most one sample a case.
+    """
 
     definition: Definition
     samples: Callable[[CaseBlock], Iterable[float]]
+    bounds_cases: bool
+    needs_rerank: ClassVar[bool] = False
+    statistic: ClassVar[type[Distribution]] = Distribution
+
+    def collector(self) -> Collector:
+        """One that has seen no case yet."""
+        return _Samples(self.samples)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Tallied:
-    """A ratio: what one case adds to its numerator and to n."""
+    """A ratio: what one case adds to its numerator and to n, and whether it has a meaning only
+    if a reranker was asked for.
+    """
 
     definition: Definition
     tally: Callable[[CaseBlock], tuple[int, int]]
+    needs_rerank: bool
+    statistic: ClassVar[type[Ratio]] = Ratio
+
+    def collector(self) -> Collector:
+        """One that has seen no case yet."""
+        return _Sums(self.tally)
+
+
+class _Samples:
+    """Grows by eight bytes a sample."""
+
+    def __init__(self, samples: Callable[[CaseBlock], Iterable[float]]) -> None:
+        self._samples = samples
+        self._collected = array("d")
+
+    def feed(self, block: CaseBlock) -> None:
+        self._collected.extend(sample for sample in self._samples(block) if isfinite(sample))
+
+    def result(self) -> Distribution:
+        return distribution(self._collected)
+
+
+class _Sums:
+    def __init__(self, tally: Callable[[CaseBlock], tuple[int, int]]) -> None:
+        self._tally = tally
+        self._numerator = self._n = 0
+
+    def feed(self, block: CaseBlock) -> None:
+        numerator, n = self._tally(block)
+        self._numerator += numerator
+        self._n += n
+
+    def result(self) -> Ratio:
+        if not self._n:
+            return Ratio(n=0)
+        return Ratio(value=self._numerator / self._n, n=self._n, numerator=self._numerator)
 
 
 def nearest_rank(ordered: array[float], percent: int) -> float:
@@ -285,6 +343,8 @@ def _sampled(
     description: str,
     source: str,
     caveat: str | None = None,
+    *,
+    bounds_cases: bool = False,
 ) -> Sampled:
     definition = Definition(
         unit=unit,
@@ -294,7 +354,7 @@ def _sampled(
         source=source,
         caveat=caveat,
     )
-    return Sampled(definition, samples)
+    return Sampled(definition=definition, samples=samples, bounds_cases=bounds_cases)
 
 
 def _tallied(
@@ -302,6 +362,8 @@ def _tallied(
     description: str,
     source: str,
     caveat: str | None = None,
+    *,
+    needs_rerank: bool = False,
 ) -> Tallied:
     definition = Definition(
         unit="ratio",
@@ -311,7 +373,7 @@ def _tallied(
         source=source,
         caveat=caveat,
     )
-    return Tallied(definition, tally)
+    return Tallied(definition=definition, tally=tally, needs_rerank=needs_rerank)
 
 
 #: Every metric by name, names sorted.
@@ -349,6 +411,7 @@ CATALOGUE: dict[str, Sampled | Tallied] = {
         "Share of a case's citations that resolve, in the declared section, with the quote.",
         _CITATION,
         "Says nothing about whether the citation was served.",
+        bounds_cases=True,
     ),
     "citations.no_paragraph": _tallied(
         _citation_outcome(_unresolved_as("no_paragraph")),
@@ -378,6 +441,7 @@ CATALOGUE: dict[str, Sampled | Tallied] = {
         "Share of a case's citations that its hits or attributions served.",
         f"{_PASSAGE}; {_QUERY}",
         "Says nothing about whether the locator holds.",
+        bounds_cases=True,
     ),
     "citations.resolved": _tallied(
         _citation_outcome(lambda check: check.outcome == "resolved"),
@@ -396,6 +460,7 @@ CATALOGUE: dict[str, Sampled | Tallied] = {
         "Share of a case's expected associations that the graph holds.",
         f"{_RESOLVE}; {_QUERY}",
         "An association whose positions do not each pin to one name is never queried.",
+        bounds_cases=True,
     ),
     "coverage.concepts": _sampled(
         "ratio",
@@ -403,6 +468,7 @@ CATALOGUE: dict[str, Sampled | Tallied] = {
         "Share of a case's expected concepts among the names its cues resolve to.",
         _RESOLVE,
         "Names are folded before they are compared.",
+        bounds_cases=True,
     ),
     "coverage.labels": _sampled(
         "ratio",
@@ -410,6 +476,7 @@ CATALOGUE: dict[str, Sampled | Tallied] = {
         "Share of a case's expected labels among the names its cues resolve to.",
         _RESOLVE,
         "Names are folded before they are compared.",
+        bounds_cases=True,
     ),
     "diversity.sources": _sampled(
         "source",
@@ -417,6 +484,7 @@ CATALOGUE: dict[str, Sampled | Tallied] = {
         "Distinct sources among a case's hits.",
         _PASSAGE,
         "Not a quality by itself: a narrow question has few sources.",
+        bounds_cases=True,
     ),
     "lanes.both": _tallied(
         _lanes(lambda cross: cross.structural_hit and cross.passage_hit),
@@ -460,6 +528,7 @@ CATALOGUE: dict[str, Sampled | Tallied] = {
         "Whole milliseconds of a case's passage call, failed ones too.",
         _PASSAGE,
         _UNDER_LOAD,
+        bounds_cases=True,
     ),
     "latency.query_ms": _sampled(
         "ms",
@@ -486,6 +555,7 @@ CATALOGUE: dict[str, Sampled | Tallied] = {
         "Reciprocal rank of a case's first hit that matches an expected source, else 0.",
         _PASSAGE,
         _NO_ITEMS,
+        bounds_cases=True,
     ),
     "recall.ndcg": _sampled(
         "ratio",
@@ -493,6 +563,7 @@ CATALOGUE: dict[str, Sampled | Tallied] = {
         "Normalised discounted cumulative gain of a case's hits, linear gain, log2 discount.",
         _PASSAGE,
         f"{_NO_ITEMS} {_SHARED_HIT}",
+        bounds_cases=True,
     ),
     "recall.recall_at_k": _sampled(
         "ratio",
@@ -500,12 +571,14 @@ CATALOGUE: dict[str, Sampled | Tallied] = {
         "Share of a case's expected sources among its first k hits, k being its limit.",
         _PASSAGE,
         _NO_ITEMS,
+        bounds_cases=True,
     ),
     "rerank.ran": _tallied(
         _reranked,
         "Share of assembled cases with a pool to order in which the asked reranker ran.",
         _EVIDENCE,
         "Only when a rerank model was asked for.",
+        needs_rerank=True,
     ),
     "structural.case_rate": _tallied(
         _structural_ran,
@@ -515,20 +588,12 @@ CATALOGUE: dict[str, Sampled | Tallied] = {
     ),
 }
 
-#: The metrics that a bound on a single case may name; each has at most one sample a case. All
-#: but the latency decide whether a case got better or worse: see comparison.DECIDING.
-CASE_METRICS = (
-    "citations.locator_validity",
-    "citations.recall",
-    "coverage.associations",
-    "coverage.concepts",
-    "coverage.labels",
-    "diversity.sources",
-    "latency.passage_ms",
-    "recall.mrr",
-    "recall.ndcg",
-    "recall.recall_at_k",
-)
+#: The metrics that a bound on a single case may name, names sorted.
+CASE_METRICS: dict[str, Sampled] = {
+    name: metric
+    for name, metric in CATALOGUE.items()
+    if isinstance(metric, Sampled) and metric.bounds_cases
+}
 
 
 def definitions() -> dict[str, Definition]:
@@ -538,41 +603,29 @@ def definitions() -> dict[str, Definition]:
 
 def case_value(metric: str, block: CaseBlock) -> float | None:
     """A case's own value of one of CASE_METRICS, or None if the case did not compute it."""
-    entry = CATALOGUE[metric]
-    assert isinstance(entry, Sampled)
-    return next((float(sample) for sample in entry.samples(block)), None)
+    return next((float(sample) for sample in CASE_METRICS[metric].samples(block)), None)
 
 
 class Aggregation:
-    """Aggregates over the cases fed so far; memory grows by eight bytes a sample."""
+    """Aggregates over the cases fed so far.
+
+    Without a reranker, what needs one is there with n = 0: the server says how the reranker fared
+    even if none was asked for.
+    """
 
     def __init__(self, *, rerank_asked: bool) -> None:
-        self._samples = {
-            name: (entry.samples, array("d"))
-            for name, entry in CATALOGUE.items()
-            if isinstance(entry, Sampled)
-        }
-        self._tallies = {
-            name: (entry.tally, [0, 0])
-            for name, entry in CATALOGUE.items()
-            if isinstance(entry, Tallied) and (rerank_asked or name != "rerank.ran")
-        }
+        self._collectors = {name: metric.collector() for name, metric in CATALOGUE.items()}
+        self._fed = [
+            self._collectors[name]
+            for name, metric in CATALOGUE.items()
+            if rerank_asked or not metric.needs_rerank
+        ]
 
     def feed(self, block: CaseBlock) -> None:
         """Add one case."""
-        for samples, collected in self._samples.values():
-            collected.extend(sample for sample in samples(block) if isfinite(sample))
-        for tally, sums in self._tallies.values():
-            numerator, n = tally(block)
-            sums[0] += numerator
-            sums[1] += n
+        for collector in self._fed:
+            collector.feed(block)
 
     def results(self) -> dict[str, Statistic]:
         """One entry per definition, names sorted."""
-        return {name: self._result(name) for name in CATALOGUE}
-
-    def _result(self, name: str) -> Statistic:
-        if name in self._samples:
-            return distribution(self._samples[name][1])
-        numerator, n = self._tallies[name][1] if name in self._tallies else (0, 0)
-        return Ratio(value=numerator / n, n=n, numerator=numerator) if n else Ratio(n=0)
+        return {name: collector.result() for name, collector in self._collectors.items()}

@@ -40,6 +40,9 @@ _EFFECTIVE_PAIRS = 10
 _NO_SPREAD = 1e-7  # of the mean: below, higher moments are rounding noise
 
 
+PMethod = Literal["exact", "drawn", "expansion"]
+
+
 class Interval(Struct, frozen=True, kw_only=True):
     """Where the mean difference may lie; `method` says whether it was drawn or expanded."""
 
@@ -53,7 +56,8 @@ class PairedStatistics(Struct, frozen=True, kw_only=True):
     """A metric over the paired cases that have it on both sides, HEAD minus BASE.
 
     `n` counts those pairs, `moved` the ones that differ by more than TOLERANCE. All else is null
-    when n is 0. `p` is two-sided, `p_holm` the same adjusted over the metrics with any pair.
+    when n is 0. The mean and its interval are in the metric's own unit. `p` is two-sided,
+    `p_holm` the same adjusted over the metrics with any pair.
     """
 
     metric: str
@@ -63,11 +67,8 @@ class PairedStatistics(Struct, frozen=True, kw_only=True):
     interval: Interval | None
     p: float | None
     p_holm: float | None
-    p_method: Literal["exact", "drawn", "expansion"] | None
+    p_method: PMethod | None
     note: str | UnsetType = UNSET
-
-
-PMethod = Literal["exact", "drawn", "expansion"]
 
 
 def paired_statistics(differences: dict[str, tuple[int, list[float]]]) -> list[PairedStatistics]:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from .blocks import CaseBlock
 
 STABILITY = "corpus.stable"
+_ABSENT = (
+    "is not among the artifact's metrics: another release may have written it, so evaluate again"
+)
 
 
 class Bound(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -124,16 +127,12 @@ class Gate:
                 )
         return violations, skipped
 
-    def judge_aggregate(self, metric: str, statistic: Statistic) -> Violation | None:
-        """The violation of one aggregate bound, if any. No samples is one."""
-        actual = statistic.scalar
+    def judge_aggregate(self, metric: str, statistic: Statistic | None) -> Violation | None:
+        """The violation of one aggregate bound, if any. No samples is one, no statistic another."""
+        actual = None if statistic is None else statistic.scalar
         if actual is None:
-            return Violation(
-                scope="aggregate",
-                metric=metric,
-                actual=None,
-                reason="no samples for this metric (n=0)",
-            )
+            reason = _ABSENT if statistic is None else "no samples for this metric (n=0)"
+            return Violation(scope="aggregate", metric=metric, actual=None, reason=reason)
         broken = _broken(self.thresholds.aggregate[metric], actual)
         if not broken:
             return None
@@ -181,13 +180,15 @@ class Judgement:
     def report(
         self, metrics: Mapping[str, Statistic], *, stable: bool, selection: tuple[int, int] | None
     ) -> Report:
-        """The report. `selection` is (selected, total) when only some cases were asked for:
-        bounds on the whole set are then skipped.
+        """The report. A run has all `metrics`, an artifact of another release perhaps not.
+
+        `selection` is (selected, total) when only some cases were asked for: bounds on the whole
+        set are then skipped.
         """
         gate, aggregate, skipped = self._gate, list[Violation](), self._skipped
         if selection is None:
             for metric in sorted(gate.thresholds.aggregate):
-                violation = gate.judge_aggregate(metric, metrics[metric])
+                violation = gate.judge_aggregate(metric, metrics.get(metric))
                 if violation:
                     aggregate.append(violation)
         else:
@@ -216,10 +217,11 @@ def _broken(bound: Bound, actual: float) -> tuple[Literal["min", "max"], float, 
     return None
 
 
-def load_gate(file: Path, shown: str, case_ids: Collection[str]) -> Gate:
+def load_gate(file: Path, shown: str, case_ids: Collection[str] | None) -> Gate:
     """Read a thresholds file; `shown` is its path as the user gave it.
 
-    Raises InputError with a line per problem.
+    `case_ids` are those of the dataset, None if they are not known. Raises InputError with a line
+    per problem.
     """
     try:
         content = file.read_bytes()
@@ -237,7 +239,7 @@ def load_gate(file: Path, shown: str, case_ids: Collection[str]) -> Gate:
     return Gate(thresholds, hashlib.sha256(content).hexdigest())
 
 
-def _problems(thresholds: Thresholds, case_ids: Collection[str]) -> Iterator[str]:
+def _problems(thresholds: Thresholds, case_ids: Collection[str] | None) -> Iterator[str]:
     for metric, bound in thresholds.aggregate.items():
         if metric not in CATALOGUE:
             yield f"aggregate: unknown metric {metric!r}"
@@ -245,7 +247,7 @@ def _problems(thresholds: Thresholds, case_ids: Collection[str]) -> Iterator[str
     yield from _case_problems("cases.default", thresholds.cases.default)
     for case_id, bounds in thresholds.cases.overrides.items():
         place = f"cases.overrides.{case_id}"
-        if case_id not in case_ids:
+        if case_ids is not None and case_id not in case_ids:
             yield f"{place}: the dataset has no case {case_id!r}"
         yield from _case_problems(place, bounds)
 

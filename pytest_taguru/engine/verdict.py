@@ -9,13 +9,13 @@ import msgspec
 from msgspec import Struct
 
 from .blocks import CaseBlock
-from .comparison import STAMP, Selection, decode, opened
+from .comparison import Selection, check_stamp, decode, opened
 from .errors import InputError
-from .metrics import CATALOGUE, Distribution, Ratio, Sampled, Statistic
+from .metrics import CATALOGUE, Statistic
 from .thresholds import Judgement, Report, load_gate
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Iterator
 
 
 class _Inputs(Struct, frozen=True, kw_only=True):
@@ -34,22 +34,16 @@ class _Judged(Struct, frozen=True, kw_only=True):
     metrics: dict[str, Any]
 
 
-class _Unlisted(frozenset[str]):
-    """The case ids of a dataset of which the artifact holds a part: any may be among them."""
-
-    def __contains__(self, case_id: object) -> bool:
-        return True
-
-
 def judge_again(artifact: Path, shown: str, thresholds: Path, thresholds_shown: str) -> Report:
     """The `thresholds` block that a run with this outcome and this thresholds file would have had.
 
-    Aggregates are those that the artifact states; an absent one counts as one without samples.
+    Aggregates are those that the artifact states; a bound on an absent one is violated.
     Raises InputError for either file.
     """
     judged = _read(artifact, shown)
     selection = judged.inputs.selection
-    ids: Collection[str] = _Unlisted() if selection else {it.case_id for it in judged.cases}
+    # Of a part of the cases nobody knows which others the dataset has.
+    ids = None if selection else {case.case_id for case in judged.cases}
     gate = load_gate(thresholds, thresholds_shown, ids)
     judgement = Judgement(gate)
     for block in judged.cases:
@@ -65,21 +59,15 @@ def _read(artifact: Path, shown: str) -> _Judged:
     decoder = msgspec.json.Decoder(_Judged)
     with opened(artifact, shown) as content:
         judged: _Judged = decode(content, shown, decoder)
-    if judged.taguru_evaluation != STAMP:
-        raise InputError(
-            f"{shown}: taguru_evaluation is {judged.taguru_evaluation}, and this version reads"
-            f" {STAMP} only"
-        )
+    check_stamp(judged.taguru_evaluation, shown)
     return judged
 
 
 def _statistics(judged: _Judged, shown: str) -> Iterator[tuple[str, Statistic]]:
-    for name, entry in CATALOGUE.items():
-        stated = judged.metrics.get(name, {"n": 0})
+    for name, metric in CATALOGUE.items():
+        if name not in judged.metrics:
+            continue
         try:
-            if isinstance(entry, Sampled):
-                yield name, msgspec.convert(stated, Distribution)
-            else:
-                yield name, msgspec.convert(stated, Ratio)
+            yield name, msgspec.convert(judged.metrics[name], metric.statistic)
         except msgspec.ValidationError as error:
             raise InputError(f"{shown}: metrics.{name}: {error}") from None

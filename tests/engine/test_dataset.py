@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import inf, nextafter
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
+from pytest_taguru.engine.budget import float32
 from pytest_taguru.engine.dataset import Dataset, ExpectedSource, load_dataset, parse_dataset
 from pytest_taguru.engine.errors import InputError
 
@@ -118,6 +120,15 @@ def test_when_a_case_is_structural(members: dict[str, Any], structural: bool) ->
 @pytest.mark.parametrize("floor", [0, 1, 0.0, 1.0, 0.5, -0.0, 1.00000001, -1e-46, 5e-324])
 def test_floors_that_are_from_0_to_1_as_32_bit_floats(floor: float) -> None:
     assert only_case(options={"floor": floor}).options.floor == floor
+
+
+@pytest.mark.parametrize("edge", [-(2.0**-150), 1 + 2.0**-24])
+def test_a_floor_half_a_unit_outside_still_rounds_inside(edge: float) -> None:
+    assert float32(edge) in (0, 1)
+    assert only_case(options={"floor": edge}).options.floor == edge
+    outside = nextafter(edge, inf if edge > 1 else -inf)
+    assert float32(outside) not in (0, 1)
+    assert refusal(options={"floor": outside}).startswith("options.floor: ")
 
 
 @pytest.mark.parametrize("floor", [1.0000001, -1e-45, 1.1, -0.1, 2, -1])

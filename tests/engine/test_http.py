@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 import requests
 import urllib3
-from requests.adapters import BaseAdapter
+from requests.adapters import BaseAdapter, HTTPAdapter
 
 from pytest_taguru.engine import client
 from pytest_taguru.engine.client import MAX_RESPONSE_BYTES, TransportError
@@ -162,6 +162,82 @@ def test_more_bytes_than_declared_are_not_the_next_answer() -> None:
         sender = HttpTransport(session, server.url, None)
         assert sender.send("GET", "/", None, AMPLE).body == b"first"
         assert sender.send("GET", "/", None, AMPLE).body == b"second"
+
+
+# -- the short way and the long one ------------------------------------------------------------
+
+
+def over_and_again(sender: HttpTransport) -> list[Answer]:
+    return [sender.send("POST", "/x?y=%20", b"{}", AMPLE) for _ in range(2)]
+
+
+def test_the_short_way_asks_as_the_long_one() -> None:
+    """Byte for byte, but for the order of headers."""
+    seen: list[bytes] = []
+
+    def script(connection: Connection) -> None:
+        while True:
+            seen.append(connection.read())
+            connection.send(GOOD["content-length"])
+
+    with RawServer(script) as server:
+        base = f"{server.url}/a%20prefix"
+        with new_session(1) as session:
+            short = over_and_again(HttpTransport(session, base, TOKEN))
+        with new_session(1) as session:
+            session.hooks["response"].append(lambda *_, **__: None)
+            long = over_and_again(HttpTransport(session, base, TOKEN))
+    assert short == long
+    lines = [sorted(request.split(b"\r\n")) for request in seen]
+    assert len(lines) == 4
+    assert lines[0] == lines[1] == lines[2] == lines[3]
+    assert {request.partition(b"\r\n")[0] for request in seen} == {
+        b"POST /a%20prefix/x?y=%20 HTTP/1.1"
+    }
+    assert all(request.endswith(b"\r\n\r\n{}") for request in seen)
+
+
+@pytest.mark.parametrize("patched", ["adapter", "session"])
+def test_a_patch_of_requests_sees_every_request(
+    patched: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As mocks and tracers are made, also while a run is on."""
+    owner: Any = {"adapter": HTTPAdapter, "session": requests.Session}[patched]
+    original = owner.send
+    urls: list[str | None] = []
+
+    def send(self: Any, request: requests.PreparedRequest, **settings: Any) -> Any:
+        urls.append(request.url)
+        return original(self, request, **settings)
+
+    def script(connection: Connection) -> None:
+        while True:
+            connection.read()
+            connection.send(GOOD["content-length"])
+
+    with RawServer(script) as server, new_session(1) as session:
+        sender = HttpTransport(session, server.url, None)
+        sender.send("GET", "/before", None, AMPLE)
+        monkeypatch.setattr(owner, "send", send)
+        sender.send("GET", "/after", None, AMPLE)
+        assert urls == [f"{server.url}/after"]
+
+
+def test_a_head_that_comes_in_pieces() -> None:
+    whole = GOOD["content-length"]
+
+    def script(connection: Connection) -> None:
+        connection.read()
+        connection.drip(whole[at : at + 1] for at in range(len(whole)))
+
+    with RawServer(script) as server:
+        assert ask(server.url).body == BODY
+
+
+@pytest.mark.parametrize("headers", [b"x: 1", b"content-length: 13"])
+def test_a_header_that_comes_twice(headers: bytes) -> None:
+    with RawServer(after_reading(OK + framed(BODY, headers, headers))) as server:
+        assert ask(server.url).body == BODY
 
 
 # -- redirects ---------------------------------------------------------------------------------

@@ -130,7 +130,7 @@ def test_percentiles_are_samples_in_order(samples: list[float]) -> None:
 # -- the catalogue ---------------------------------------------------------------------------
 
 
-def test_the_catalogue_is_the_recorded_one() -> None:
+def test_the_catalogue_has_all_that_was_recorded() -> None:
     artifact = json.loads((GOLDEN / "sake/runs/baseline/evaluation.json").read_text("utf-8"))
     recorded = {
         name: (entry["unit"], entry["statistic"], entry["scopes"])
@@ -139,7 +139,8 @@ def test_the_catalogue_is_the_recorded_one() -> None:
     ours = {
         name: (entry.unit, entry.statistic, entry.scopes) for name, entry in definitions().items()
     }
-    assert ours == recorded
+    # What is added is named where artifacts are compared: see tests/engine/test_twins.py.
+    assert {name: ours.get(name) for name in recorded} == recorded
     assert list(ours) == sorted(ours)
     assert len({entry.description for entry in definitions().values()}) == len(ours)
 
@@ -379,7 +380,7 @@ def test_rerank_ran() -> None:
 # -- a case's own values ---------------------------------------------------------------------
 
 
-def test_the_ten_metrics_of_a_case() -> None:
+def test_what_a_case_comes_to_by_itself() -> None:
     share = {"expected": 4, "matched": 3, "value": 0.75}
     block = case(
         recall=recall(0.5, 0.25, 0.125),
@@ -399,8 +400,10 @@ def test_the_ten_metrics_of_a_case() -> None:
         "recall.ndcg": 0.125,
         "recall.recall_at_k": 0.5,
     }
-    values = [case_value(metric, case()) for metric in CASE_METRICS]
-    assert values == [None] * 6 + [7.0] + [None] * 3
+    plain = {metric: case_value(metric, case()) for metric in CASE_METRICS}
+    assert {name: value for name, value in plain.items() if value is not None} == {
+        "latency.passage_ms": 7.0
+    }
 
 
 # -- failed calls ----------------------------------------------------------------------------

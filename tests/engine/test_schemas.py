@@ -69,6 +69,22 @@ def test_publishing_writes_every_file(tmp_path: Path, monkeypatch: pytest.Monkey
     ]
 
 
+def test_every_description_is_of_a_field() -> None:
+    structs = {
+        name: part
+        for schema in schemas.schemas().values()
+        for name, part in {schema["title"]: schema, **schema.get("$defs", {})}.items()
+    }
+    titles = {"eval.jsonl, header": "Header", "eval.jsonl, case": "Case"}
+    titles["thresholds.json"] = "Thresholds"
+    fields = {
+        f"{titles.get(name, name)}.{field}"
+        for name, part in structs.items()
+        for field in part["properties"]
+    }
+    assert fields == set(schemas._DESCRIPTIONS)
+
+
 @pytest.mark.parametrize("name", ["eval-header", "eval-case", "thresholds"])
 def test_a_schema_is_valid_and_speaks_for_itself(name: str) -> None:
     schema = schemas.schemas()[name]

@@ -13,9 +13,10 @@ from urllib.parse import quote
 import requests
 from msgspec import UNSET
 
-from pytest_taguru.engine.artifact import EvalInput, Head, Inputs, Tail, now, write_artifact
+from pytest_taguru.engine.artifact import EvalInput, Head, Inputs, Tail, write_artifact
 from pytest_taguru.engine.budget import limits
 from pytest_taguru.engine.cases import assembly_warning
+from pytest_taguru.engine.comparison import now
 from pytest_taguru.engine.connections import new_session
 from pytest_taguru.engine.corpus import merge_brackets
 from pytest_taguru.engine.dataset import load_dataset

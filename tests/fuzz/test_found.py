@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import pytest
@@ -15,6 +15,9 @@ from pytest_taguru.engine.client import readable, segment
 from pytest_taguru.engine.connections import new_session
 from pytest_taguru.engine.dataset import parse_dataset
 from pytest_taguru.engine.errors import InputError
+from tests.support.live import LiveServer, find_binary
+from tests.support.replay_server import Recording, replay
+from tests.support.runs import GOLDEN
 
 if TYPE_CHECKING:
     from tests.support.runs import Workspace
@@ -126,6 +129,46 @@ def test_a_bound_is_the_number_that_it_says(workspace: Workspace, bare: Arena) -
 
 
 @pytest.mark.live
+@pytest.mark.parametrize(("digits", "status"), [("085", 0), ("086", 2)])
+def test_a_floor_is_the_number_that_it_says(
+    workspace: Workspace, bare: Arena, digits: str, status: int
+) -> None:
+    # Both are -(2 ** -150), which a 32-bit float rounds to 0. The original reads the second as
+    # the next number below, and refuses it.
+    floor = f"-7.006492321624{digits}e-46"
+    assert float(floor) == -(2.0**-150)
+    case = f'{{"case_id": "c", "query": "q", "options": {{"floor": {floor}}}}}'
+    workspace.write("eval.jsonl", f'{{"taguru_eval": 1}}\n{case}\n')
+    context = f"edge{digits}"
+    bare.server.call("PUT", f"/contexts/{context}", {"description": "here"})
+    original = bare.server.evaluate(workspace.directory, context, [])
+    assert original.status == status, original.shown
+    run = workspace.evaluate(bare.server.url, context=context)
+    assert run.status == 0, run.shown
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("answer", [{}, {"provider_model": 5}, ["m"], None])
+def test_a_model_that_cannot_be_read_is_not_known(workspace: Workspace, answer: Any) -> None:
+    # The original says that there is none.
+    workspace.corpus("sake")
+    recorded = GOLDEN / "sake" / "runs" / "baseline" / "exchanges.jsonl"
+    exchanges = [json.loads(line) for line in recorded.read_text("utf-8").split("\n") if line]
+    (asked,) = (one for one in exchanges if one["path"].endswith("/embeddings"))
+    asked["response"] = json.dumps({"result": answer, "status": "ok"})
+    with replay(Recording(exchanges)) as server:
+        original = LiveServer(find_binary(), providers=False)
+        original.url = server.url
+        ended = original.evaluate(workspace.directory, "sake", [])
+        run = workspace.evaluate(server.url)
+    assert ended.status == 0, ended.shown
+    assert ended.artifact("original.json")["corpus"]["embeddings"] == {"provider_model": None}
+    assert run.status == 0, run.shown
+    assert "embeddings" not in run.artifact()["corpus"]
+    assert "note: the embedding model is not known: " in run.stdout
+
+
+@pytest.mark.live
 @pytest.mark.parametrize("name", ["line\nend", "tab\tstop", "carriage\rreturn"])
 def test_tabs_and_line_ends_belong_to_a_name(workspace: Workspace, bare: Arena, name: str) -> None:
     # The original drops them on the way into the URL and asks for another context.
@@ -137,7 +180,11 @@ def test_tabs_and_line_ends_belong_to_a_name(workspace: Workspace, bare: Arena, 
     assert run.artifact()["inputs"]["context"] == name
 
 
-@pytest.mark.parametrize("member", ['"\\ud800"', "[" * 5000 + "]" * 5000])
+@pytest.mark.parametrize(
+    "member",
+    # How deep is too deep depends on the release of Python: some take 5,000 levels.
+    [pytest.param('"\\ud800"', id="half"), pytest.param("[" * 99999 + "]" * 99999, id="deep")],
+)
 def test_an_artifact_is_json_to_its_end(
     workspace: Workspace, capsys: pytest.CaptureFixture[str], member: str
 ) -> None:

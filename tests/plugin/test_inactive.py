@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_taguru.texts import SWITCHES
 from tests.support.fake_taguru import FakeTaguru
 from tests.support.held import finish, start_python
 
@@ -209,6 +210,8 @@ def test_help_lists_every_flag_in_one_group(workspace: Workspace) -> None:
     outside = run.stdout.replace(group, "")
     assert not re.findall(r"(?m)^ +--taguru-[\w-]+", outside)
     assert group.count("\n") < 3 * len(found), "a line or two each"
+    # The command that runs a case again takes the next word along with any flag but these.
+    assert set(re.findall(r"(?m)^  (--taguru-[\w-]+)(?!=|[\w-])", group)) == set(SWITCHES)
 
 
 def test_help_lists_every_ini_option(workspace: Workspace) -> None:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from tests.support.runs import Launcher
 
 WARNING = "TaguruWarning: rootdir became"
+NAME = "pytest_taguru.warnings.TaguruWarning"
+LOST = ("--collect-only", "-q", "--taguru-eval", "../data/eval.jsonl", "--taguru-context=sake")
 
 
 @pytest.fixture
@@ -29,10 +31,24 @@ def suite(launcher: Launcher, tmp_path: Path) -> Workspace:
 def test_a_lost_configuration_is_noticed(suite: Workspace, above: str | None) -> None:
     if above:
         suite.write(f"../{above}", "[pytest]\n")
-    run = suite.run(
-        "--collect-only", "-q", "--taguru-eval", "../data/eval.jsonl", "--taguru-context=sake"
-    )
+    run = suite.run(*LOST)
     assert WARNING in run.stdout + run.stderr, run.shown
+
+
+def test_a_filter_can_silence_it(suite: Workspace) -> None:
+    run = suite.run(*LOST, f"-Wignore::{NAME}")
+    assert run.status == 0, run.shown
+    assert "rootdir became" not in run.stdout + run.stderr
+
+
+@pytest.mark.parametrize("filtered", ["error", f"error::{NAME}"])
+def test_a_filter_can_make_it_an_error(suite: Workspace, filtered: str) -> None:
+    run = suite.run(*LOST, f"-W{filtered}")
+    assert run.status == 2, run.shown
+    (complaint,) = run.complaints
+    assert complaint.startswith("taguru: rootdir became ")
+    assert complaint.endswith("; write --taguru-eval=FILE")
+    assert "INTERNALERROR" not in run.stdout + run.stderr
 
 
 def test_one_word_finds_it_and_warns_of_nothing(suite: Workspace) -> None:

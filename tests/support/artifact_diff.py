@@ -27,7 +27,8 @@ _KIND_ONLY = frozenset(
         "url",
     }
 )
-_MAY_BE_ADDED = frozenset(
+#: A test compares these with what the types of the engine declare and the original never writes.
+MAY_BE_ADDED = frozenset(
     {
         "$.baseline",
         "$.extensions",
@@ -87,7 +88,7 @@ def _objects(expected: dict[str, Any], actual: dict[str, Any], at: str) -> Itera
             yield from _member(value, actual[key], here, key)
     for key in actual:
         here = f"{at}.{key}"
-        if key in expected or here in _MAY_BE_ADDED or (in_definition and key in _FREE_PROSE):
+        if key in expected or here in MAY_BE_ADDED or (in_definition and key in _FREE_PROSE):
             continue
         yield f"{here}: not in the original"
 

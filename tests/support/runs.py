@@ -24,6 +24,30 @@ PROJECT = Path(__file__).parents[2]
 GOLDEN = PROJECT / "tests" / "golden"
 
 
+def tried_elsewhere() -> str | None:
+    """A complaint if runs would try another copy of the plugin than the one beside these tests.
+
+    So it is in a copied checkout with the environment of the first. Asked of a new interpreter:
+    this one may have found the right copy in the current directory.
+    """
+    asked = subprocess.run(
+        [sys.executable, "-I", "-c", "import pytest_taguru; print(pytest_taguru.__file__)"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
+    )
+    found = Path(asked.stdout.strip()).parent.resolve() if asked.returncode == 0 else None
+    wanted = PROJECT / "pytest_taguru"
+    if found == wanted.resolve():
+        return None
+    return (
+        f"{sys.executable} imports pytest_taguru from {found or 'nowhere'}, but these are the tests"
+        f" of {wanted}; use an environment of this checkout, as `make test` does"
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Run:
     """A run that ended; `directory` is where it ran."""
