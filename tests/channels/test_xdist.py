@@ -115,10 +115,7 @@ def test_preflight_problems_are_said_once(workspace: Workspace) -> None:
         assert len(ended.complaints) == 3, ended.shown
         for name in ("mussel", "kelp", "urchin"):
             assert ended.stderr.count(f"shore/{name}.md") == 1
-            # In the report of the first case that found out, and in the final section. How much
-            # of it pytest's own summary repeats depends on the length of that case's name.
-            ours, _, _ = ended.stdout.partition("short test summary info")
-            assert ours.count(f"shore/{name}.md") == 2, ended.shown
+            assert f"shore/{name}.md" not in ended.stdout, ended.shown
         problems[drive] = ended.complaints
         assert section(ended)[0] == "0 of 4 cases judged"
     assert problems[()] == problems["-n", "2"]
