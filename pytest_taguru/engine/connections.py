@@ -218,6 +218,8 @@ class DeadlinePool(_Known, HTTPConnectionPool):
             raise
         finally:
             self._put_conn(connection)
+            if self._ended.is_set():  # perhaps it came too late to be closed with the others
+                connection.close()
 
 
 def _connect(connection: HTTPConnection) -> None:
