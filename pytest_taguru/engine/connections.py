@@ -42,8 +42,7 @@ def bounded(pieces: Iterable[bytes], declared: str, deadline: float) -> bytes:
     `declared` is the header content-length, or empty; `deadline` is of the monotonic clock.
     Raises TooMuchError, before the first piece if so much was declared, and TimeoutError.
     """
-    size = int(declared) if declared.isdecimal() and len(declared) < 20 else 0
-    check_size(size)
+    check_size(declared_length(declared) or 0)
     size, body = 0, []
     for piece in pieces:
         size += len(piece)
@@ -51,6 +50,12 @@ def bounded(pieces: Iterable[bytes], declared: str, deadline: float) -> bytes:
         time_left(deadline)
         body.append(piece)
     return b"".join(body)
+
+
+def declared_length(header: str) -> int | None:
+    """The number of bytes that a header content-length stands for; None if it is no number."""
+    is_number = header.isascii() and header.isdecimal() and len(header) < 20
+    return int(header) if is_number else None
 
 
 def check_size(size: int) -> None:

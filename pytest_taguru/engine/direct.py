@@ -19,7 +19,7 @@ import requests
 import urllib3
 from urllib3.connection import HTTPConnection
 
-from .connections import CHUNK, Until, bounded, check_size, time_left
+from .connections import CHUNK, Until, bounded, check_size, declared_length, time_left
 
 if TYPE_CHECKING:
     import socket
@@ -121,15 +121,11 @@ def _usual_head(begun: bytes) -> tuple[int, dict[str, str], int, int] | None:
     headers = {
         name.lower(): value.strip(" \t") for name, _, value in (one.partition(":") for one in lines)
     }
-    length = headers.get("content-length", "")
+    length = declared_length(headers.get("content-length", ""))
     # A header may come twice, but then it is not for us to say which one counts.
-    if len(headers) < len(lines) or not _UNUSUAL.isdisjoint(headers) or not _is_number(length):
+    if len(headers) < len(lines) or not _UNUSUAL.isdisjoint(headers) or length is None:
         return None
-    return int(head[1]), headers, head.end(), int(length)
-
-
-def _is_number(text: str) -> bool:
-    return text.isdecimal() and text.isascii() and len(text) < 20
+    return int(head[1]), headers, head.end(), length
 
 
 def _read(sock: socket.socket, begun: bytes, length: int, deadline: float) -> bytes:
@@ -154,10 +150,11 @@ def _read_unusual(
     until: Any = Until(sock, deadline, begun)
     with closing(HTTPResponse(until, method=method)) as response:
         response.begin()
-        headers = {name.lower(): value for name, value in response.headers.items()}
+        fields = urllib3.HTTPHeaderDict(response.headers.items())
+        headers = {name.lower(): value for name, value in fields.itermerged()}
         decoded = urllib3.HTTPResponse(
             response,
-            urllib3.HTTPHeaderDict(headers),
+            fields,
             response.status,
             preload_content=False,
             original_response=response,

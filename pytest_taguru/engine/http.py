@@ -92,7 +92,7 @@ class HttpTransport:
             if is_direct(route) and self._is_plain():
                 said = self._direct(method, body).send(route, body, deadline)
             else:
-                said = self._ask_session(method, route, body, seconds)
+                said = self._ask_session(method, route, body, seconds, deadline)
         except (OSError, ValueError, HTTPException, urllib3.exceptions.HTTPError) as error:
             # Those of requests are errors of the system too, and a mounted adapter may let the
             # layers below through.
@@ -106,8 +106,9 @@ class HttpTransport:
         }
         return Answer(said.status, headers, self._without_token(said.body))
 
-    def _ask_session(self, method: str, route: str, body: bytes | None, seconds: float) -> Said:
-        deadline = time.monotonic() + seconds
+    def _ask_session(
+        self, method: str, route: str, body: bytes | None, seconds: float, deadline: float
+    ) -> Said:
         response = self._session.send(
             self._prepared(method, route, body),
             timeout=seconds,

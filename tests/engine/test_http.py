@@ -240,6 +240,12 @@ def test_a_header_that_comes_twice(headers: bytes) -> None:
         assert ask(server.url).body == BODY
 
 
+def test_a_header_that_comes_twice_is_joined() -> None:
+    answer = b"HTTP/1.1 429 No\r\n" + framed(BODY, b"retry-after: 1", b"retry-after: 2")
+    with RawServer(after_reading(answer)) as server:
+        assert ask(server.url).headers["retry-after"] == "1, 2"
+
+
 # -- redirects ---------------------------------------------------------------------------------
 
 
