@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import types
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,8 @@ KEPT = 106
 _DIGITS = 12
 #: What would be taken apart in a node id, or break the tools that read one.
 _ESCAPED = frozenset("[]\\@")
+#: Most names: nothing to escape, nothing to cut.
+_PLAIN = re.compile(rf"[ -9;-?A-Z^-~]{{1,{MAX_NAME}}}")
 
 
 def case_name(case_id: str) -> str:
@@ -41,6 +44,8 @@ def case_name(case_id: str) -> str:
     `::` and `[` are taken apart by `file::name` and by --lf, `@` is a group of xdist's loadgroup,
     control characters and surrogates break JUnit XML, the cache and execnet.
     """
+    if _PLAIN.fullmatch(case_id):
+        return case_id
     pieces: list[str] = []
     for position, char in enumerate(case_id):
         code = ord(char)
@@ -116,7 +121,6 @@ class EvalCase(pytest.Function):
         self.line = dataset.lines[index]
         self.block: CaseBlock | None = None
         self.violated = False
-        self.add_marker(pytest.mark.taguru)
         self.extra_keyword_matches.add(self.case.case_id)
 
     def reportinfo(self) -> tuple[os.PathLike[str] | str, int | None, str]:
@@ -182,6 +186,7 @@ class Collection:
     def _file_node(self, parent: pytest.Collector) -> EvalFile:
         nodeid = file_nodeid(parent.config, self._path)
         self._node = EvalFile.from_parent(parent, path=self._path, nodeid=nodeid)
+        self._node.add_marker(pytest.mark.taguru)
         return self._node
 
     @pytest.hookimpl(tryfirst=True)

@@ -47,13 +47,18 @@ class Outcome(Generic[T]):
 def aside(work: Callable[[], T]) -> T:
     """Do it on a daemon thread and wait for it; what it raises is raised here.
 
-    Whoever is interrupted while waiting leaves the thread behind.
+    Whoever is interrupted while waiting leaves the thread behind. Where the system refuses a thread
+    it is done here, and an interruption comes out of it like any other error.
     """
     __tracebackhide__ = True
     outcomes: SimpleQueue[Outcome[T]] = SimpleQueue()
-    threading.Thread(
+    thread = threading.Thread(
         target=lambda: outcomes.put(Outcome(work)), name="taguru-aside", daemon=True
-    ).start()
+    )
+    try:
+        thread.start()
+    except RuntimeError:  # the system has no thread left
+        return Outcome(work).get()
     return outcomes.get().get()
 
 

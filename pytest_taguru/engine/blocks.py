@@ -1,4 +1,7 @@
-"""The shape of one case in evaluation.json, key by key and in order."""
+"""The shape of one case in evaluation.json, key by key and in order.
+
+What there are many of in a case is not followed by the garbage collector: values, and no cycles.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ Tier = Literal["lexical", "semantic"]
 Lane = Literal["passage", "evidence", "resolve", "query", "citation"]
 
 
-class Locator(Struct, frozen=True):
+class Locator(Struct, frozen=True, gc=False):
     """A paragraph of a source; an attribution may name the source alone."""
 
     source: str
@@ -22,21 +25,21 @@ class Locator(Struct, frozen=True):
 # -- passage ---------------------------------------------------------------------------------
 
 
-class LaneScore(Struct, frozen=True):
+class LaneScore(Struct, frozen=True, gc=False):
     """Where one search lane ranked a hit, and the lane's own score (never used for scoring)."""
 
     rank: int
     score: float
 
 
-class HitLanes(Struct, frozen=True, omit_defaults=True):
+class HitLanes(Struct, frozen=True, gc=False, omit_defaults=True):
     """The lanes that served a hit."""
 
     bm25: LaneScore | None = None
     vector: LaneScore | None = None
 
 
-class Hit(Struct, frozen=True):
+class Hit(Struct, frozen=True, gc=False):
     """One passage that was served, without its text."""
 
     source: str

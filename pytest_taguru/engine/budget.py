@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import struct
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -25,16 +24,14 @@ MOST_BYTES = 1048576
 _string = msgspec.json.Encoder().encode
 
 
-@dataclass(frozen=True)
-class Served:
+class Served(msgspec.Struct, frozen=True, gc=False):
     """A hit with its text, which never leaves this process."""
 
     hit: Hit
     text: str
 
 
-@dataclass
-class _Cost:
+class _Cost(msgspec.Struct):
     """Bytes, and characters by what they count in tokens."""
 
     size: int = 0

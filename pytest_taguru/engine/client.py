@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from urllib.parse import quote, unquote
 
@@ -58,16 +57,14 @@ class Transport(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Reply(Generic[T]):
+class Reply(msgspec.Struct, Generic[T], frozen=True):
     """A call that succeeded, with its result and whole milliseconds."""
 
     result: T
     latency_ms: int
 
 
-@dataclass(frozen=True)
-class Failure:
+class Failure(msgspec.Struct, frozen=True):
     """A call that did not, with a message of at most 200 bytes and an ellipsis.
 
     `status` is None if no answer came; `code` is the server's, which only a 404 carries.

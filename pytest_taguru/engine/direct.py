@@ -66,7 +66,7 @@ class Direct:
             request = b"%b%d\r\n\r\n%b" % (request, len(body), body)
         with self._pool.lend(deadline) as connection:
             sock = connection.sock
-            sock.settimeout(time_left(deadline))
+            _limit(sock, deadline)
             sock.sendall(request)
             begun = _receive(sock, deadline)
             usual = _usual_head(begun)
@@ -108,8 +108,15 @@ def _after_target(pattern: requests.PreparedRequest) -> bytes:
 
 
 def _receive(sock: socket.socket, deadline: float) -> bytes:
-    sock.settimeout(time_left(deadline))
+    _limit(sock, deadline)
     return sock.recv(CHUNK)
+
+
+def _limit(sock: socket.socket, deadline: float) -> None:
+    """Give the next call what is left, a thousandth more or less: setting it is a system call."""
+    left = time_left(deadline)
+    if abs((sock.gettimeout() or 0.0) - left) > left / 1000:
+        sock.settimeout(left)
 
 
 def _usual_head(begun: bytes) -> tuple[int, dict[str, str], int, int] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -52,7 +51,7 @@ class _PlanEntries(Struct):
     contexts: list[Plan]
 
 
-class _ServedHit(Struct):
+class _ServedHit(Struct, gc=False):
     source: str
     paragraph: Paragraph
     score: float
@@ -65,7 +64,7 @@ class _Search(Struct):
     hits: list[_ServedHit]
 
 
-class _Candidate(Struct):
+class _Candidate(Struct, gc=False):
     name: str
     score: float
     tier: str
@@ -144,8 +143,7 @@ _ASSEMBLED = msgspec.json.Decoder(_Evidence)
 # -- the lanes -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class Route:
+class Route(Struct, frozen=True, kw_only=True):
     """How the cases of a run are asked."""
 
     context: str
@@ -164,8 +162,7 @@ class Route:
         return self.limits or (DEFAULT_LIMITS if self.assembly else None)
 
 
-@dataclass(frozen=True, kw_only=True)
-class PassageResult:
+class PassageResult(Struct, frozen=True, kw_only=True):
     """What the passage or the evidence call brought."""
 
     passage: Searched | Failed
@@ -180,22 +177,19 @@ class PassageResult:
         return [(hit.source, hit.paragraph) for hit in self.passage.hits]
 
 
-@dataclass
 class Lanes:
     """Runs the lanes of one case after the other against one context."""
 
-    client: Client
-    route: Route
-    _path: str = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._path = f"/contexts/{segment(self.route.context)}"
+    def __init__(self, client: Client, route: Route) -> None:
+        self._client = client
+        self._route = route
+        self._path = f"/contexts/{segment(route.context)}"
 
     # -- passage -----------------------------------------------------------------------------
 
     def passage(self, case: Case) -> PassageResult:
         """The passage search, or the evidence assembly that takes its place."""
-        return self._assemble(case) if self.route.assembly else self._search(case)
+        return self._assemble(case) if self._route.assembly else self._search(case)
 
     def _search(self, case: Case) -> PassageResult:
         options = case.options
@@ -207,7 +201,7 @@ class Lanes:
             "since": options.since,
             "until": options.until,
         }
-        reply = self.client.post(f"{self._path}/sources/search", payload, _ANY)
+        reply = self._client.post(f"{self._path}/sources/search", payload, _ANY)
         if isinstance(reply, Failure):
             return PassageResult(passage=Failed(message=reply.message, latency_ms=reply.latency_ms))
         read = _read_search(reply.result)
@@ -216,8 +210,8 @@ class Lanes:
             return PassageResult(passage=Failed(message=message, latency_ms=reply.latency_ms))
         plan, served = read
         hits, budget = [one.hit for one in served], None
-        if self.route.limits is not None:
-            hits, budget = admit(served, self.route.context, self.route.limits)
+        if self._route.limits is not None:
+            hits, budget = admit(served, self._route.context, self._route.limits)
         passage = Searched(plan=plan or UNSET, hits=hits, latency_ms=reply.latency_ms)
         return PassageResult(passage=passage, budget=budget)
 
@@ -227,11 +221,11 @@ class Lanes:
             "text_fallback_query": case.query,
             "search_limit": case.limit,
             "semantic_floor": _floor(case),
-            "budget": self.route.budget,
+            "budget": self._route.budget,
         }
-        if self.route.rerank is not None:
-            payload["rerank"] = {"model": self.route.rerank}
-        reply = self.client.post(f"{self._path}/evidence", payload, _ASSEMBLED)
+        if self._route.rerank is not None:
+            payload["rerank"] = {"model": self._route.rerank}
+        reply = self._client.post(f"{self._path}/evidence", payload, _ASSEMBLED)
         if isinstance(reply, Failure):
             failed = Failed(message=reply.message, latency_ms=reply.latency_ms)
             return PassageResult(passage=failed, evidence=failed)
@@ -256,7 +250,7 @@ class Lanes:
     ) -> Reply[list[_Candidate]] | Failure:
         route = "resolve" if kind == "concept" else "resolve_label"
         payload = {"cue": cue, "limit": RESOLVE_LIMIT}
-        return self.client.post(f"{self._path}/{route}", payload, _CANDIDATES)
+        return self._client.post(f"{self._path}/{route}", payload, _CANDIDATES)
 
     def _cue(self, cue: str, kind: Literal["concept", "label"]) -> CueResolution:
         reply = self._resolve(cue, kind)
@@ -308,7 +302,7 @@ class Lanes:
 
     def _query(self, subject: str, label: str, object_: str) -> Queried | Errored:
         payload = {"subject": subject, "label": label, "object": object_, "limit": 1}
-        reply = self.client.post(f"{self._path}/query", payload, _QUERIED)
+        reply = self._client.post(f"{self._path}/query", payload, _QUERIED)
         if isinstance(reply, Failure):
             return Errored(message=reply.message, latency_ms=reply.latency_ms)
         found = reply.result
@@ -325,7 +319,7 @@ class Lanes:
     def citation(self, wanted: ExpectedCitation, *, served: bool) -> CitationCheck:
         """Resolve one locator and hold it against what was declared."""
         payload = {"source": wanted.source, "paragraph": wanted.paragraph}
-        reply = self.client.post(f"{self._path}/citations", payload, _CITED)
+        reply = self._client.post(f"{self._path}/citations", payload, _CITED)
         if isinstance(reply, Failure):
             return CitationCheck(
                 source=wanted.source,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
+
+from msgspec import Struct
 
 from .artifact import StrictViolation
 from .aside import aside
-from .blocks import Citations
+from .blocks import CitationCheck, Citations
 from .cases import run_case
 from .client import Answer, Client, Transport, TransportError
 from .corpus import Bracket, open_corpus, read_context_after
@@ -20,7 +21,7 @@ from .thresholds import Gate, Judgement
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from .blocks import CaseBlock, CitationCheck
+    from .blocks import CaseBlock
     from .corpus import Opening
     from .dataset import Dataset
 
@@ -139,8 +140,7 @@ class Sighting(Generic[T]):
         return self.count - len(self.first)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tally:
+class Tally(Struct, frozen=True, kw_only=True):
     """What the blocks of a run come to. Its size does not grow with the number of cases,
     but for what is violated or skipped.
     """

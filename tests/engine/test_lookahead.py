@@ -8,6 +8,8 @@ from collections import Counter
 
 import pytest
 
+from pytest_taguru.engine import lookahead
+from pytest_taguru.engine.aside import aside
 from pytest_taguru.engine.lookahead import LookAhead
 
 PATIENCE = 10.0
@@ -188,3 +190,61 @@ def test_a_task_that_was_forgotten_is_worked_on_anew() -> None:
     assert ahead.take(1) == "again 1"
     assert ahead.take(2) == "again 2"
     free.set()
+
+
+def held_up(number: int) -> tuple[LookAhead[int, int], threading.Event, list[int]]:
+    """Four tasks begun by two threads, of which one only ends when it is let; and what ended."""
+    free, ended = threading.Event(), []
+
+    def work(task: int) -> int:
+        if task == number:
+            assert free.wait(PATIENCE)
+        ended.append(task)
+        return task
+
+    return LookAhead(range(50), work, 2), free, ended
+
+
+def test_a_taker_who_had_to_wait_stands_aside_until_the_burst_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lookahead, "_BURST_SECONDS", PATIENCE)
+    ahead, free, ended = held_up(0)
+    threading.Timer(0, free.set).start()
+    assert ahead.take(0) == 0
+    assert sorted(ended)[:4] == [0, 1, 2, 3]
+    ahead.stop()
+
+
+def test_but_not_for_longer_than_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookahead, "_BURST_SECONDS", 0.001)
+    ahead, free, ended = held_up(3)
+    assert ahead.take(0) == 0
+    assert 3 not in ended
+    free.set()
+    assert [ahead.take(task) for task in range(1, 9)] == list(range(1, 9))
+    ahead.stop()
+
+
+def refuse_threads(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+    start = threading.Thread.start
+    started: list[threading.Thread] = []
+
+    def refuse(self: threading.Thread) -> None:
+        if len(started) == after:
+            raise RuntimeError("can't start new thread")
+        started.append(self)
+        start(self)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+
+
+@pytest.mark.parametrize("threads", [0, 1])
+def test_a_system_that_refuses_threads_makes_it_slower_no_more(
+    threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = Work(free=True)
+    refuse_threads(monkeypatch, after=threads)
+    ahead = LookAhead(range(20, 40), work, 4, lambda task: aside(lambda: work(task)))
+    assert [ahead.take(task) for task in range(20, 40)] == [f"result {n}" for n in range(20, 40)]
+    assert work.begun == Counter(range(20, 40))
