@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .engine.baseline import Baseline
     from .engine.metrics import Statistic
     from .engine.thresholds import Violation
-    from .gate import Gate
+    from .gate import Gatekeeper
     from .outcome import GateReport, Outcome
     from .state import State
 
@@ -33,7 +33,7 @@ _WHERE = {"taguru_url": "the ini option taguru_url"}
 class Terminal:
     """Registered in the process that talks to the user."""
 
-    def __init__(self, config: pytest.Config, state: State, gate: Gate | None) -> None:
+    def __init__(self, config: pytest.Config, state: State, gate: Gatekeeper | None) -> None:
         self._config = config
         self._state = state
         self._gate = gate

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_taguru.changes_view import WORST_SHOWN
 from pytest_taguru.engine.dataset import SHOWN_PROBLEMS
 from pytest_taguru.settings import DEFAULT_CONCURRENCY
 from tests.docs.pages import (
@@ -184,6 +185,7 @@ def test_an_address_is_quoted_for_the_shell(page: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "sentence", "limit"),
     [
+        ("comparing.md", r"the cases that lost most, up to (\d+)\.", WORST_SHOWN),
         ("compatibility.md", r"names up to (\d+) with their lines", SHOWN_PROBLEMS),
         ("howto/xdist.md", r"up to (\d+) cases are already in flight", DEFAULT_CONCURRENCY),
         ("reference.md", r"cases in flight at once \| (\d+);", DEFAULT_CONCURRENCY),
