@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from . import fixtures
 from .collection import Collection, warn_of_lost_rootdir
-from .gate import Gate, Reports
+from .gate import Gatekeeper, Reports
 from .settings import is_worker, only_lists, read_settings, worker_count
 from .state import STATE, State
 
@@ -34,6 +34,6 @@ def activate(config: pytest.Config) -> None:
     warn_of_lost_rootdir(config, settings.eval.path)
     gate = None
     if not only_lists(config):
-        gate = Gate(config, state)
+        gate = Gatekeeper(config, state)
         register(gate, "taguru_gate")
     register(Terminal(config, state, gate), "taguru_terminal")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 #: What GitHub takes in a comment is 65,536 characters; GitLab takes more.
 MARKDOWN_LIMIT = 60_000
-_WORST = 10
+WORST_SHOWN = 10
 _WARNINGS_SHOWN = 10
 _SIGNIFICANT = 0.05
 _RED, _GREEN, _PLAIN = "\x1b[31m", "\x1b[32m", "\x1b[0m"
@@ -91,7 +91,7 @@ def _worst_lines(comparison: Comparison) -> list[str]:
 def worst_cases(comparison: Comparison) -> list[CaseChange]:
     """The few cases that lost most: by the sum of their lost shares, then of their sources."""
     regressed = (change for change in comparison.changes if change.kind == "regressed")
-    return nsmallest(_WORST, regressed, key=_loss)
+    return nsmallest(WORST_SHOWN, regressed, key=_loss)
 
 
 def _loss(change: CaseChange) -> tuple[float, float, str]:

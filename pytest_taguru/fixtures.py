@@ -16,6 +16,7 @@ from .engine.target import parse_url
 from .junit import case_properties, wants_properties
 from .settings import is_worker
 from .state import NO_CASE, STATE, NoCaseError
+from .unseen import unseen_overrides
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from .state import State
 
 _NOBODYS = object()
+#: The fixtures of this file.
+_OVERRIDABLE = ("taguru_url", "taguru_http", "taguru_run", "taguru_case")
 
 
 def _of_another_plugin(request: pytest.FixtureRequest) -> Any:
@@ -74,6 +77,8 @@ def taguru_run(
         yield given
         return
     state = request.config.stash[STATE]
+    # Before the first request: a wrong server may well be why it fails.
+    state.note([*unseen_overrides(request.config, state.settings.eval.path, _OVERRIDABLE)])
     try:
         run = _open(state, taguru_url, taguru_http)
     except EvaluationError as error:

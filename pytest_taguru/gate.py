@@ -10,7 +10,7 @@ import pytest
 from .collection import EvalCase, case_names, file_nodeid
 from .engine.store import BlockStore
 from .junit import report_gate
-from .outcome import Counts, Outcome, conclude, default_status, hook_error
+from .outcome import Outcome, Reported, conclude, default_status, hook_error
 from .state import STATE, NoCaseError
 from .texts import complain
 
@@ -32,7 +32,7 @@ def _worker_id(report: pytest.TestReport) -> str:
     return _HERE if node is None else str(node.gateway.id)
 
 
-class Gate:
+class Gatekeeper:
     """Registered in the one process that decides: the only one, or xdist's controller."""
 
     def __init__(self, config: pytest.Config, state: State) -> None:
@@ -144,7 +144,7 @@ class Gate:
         else:
             state.abandon_run()
         if self._selected or state.fatal:
-            self.outcome = conclude(self._config, state, self._store, self._counts())
+            self.outcome = conclude(self._config, state, self._store, self._reported())
             self._end_recording(complete=self.outcome.report.complete)
             report_gate(self._config, self._nodeid, state, self.outcome)
             report = replace(self.outcome.report, error_status=state.error_status)
@@ -172,8 +172,8 @@ class Gate:
             failed = replace(report, error_status=self._state.error_status)
             return default_status(failed, exitstatus)
 
-    def _counts(self) -> Counts:
-        return Counts(
+    def _reported(self) -> Reported:
+        return Reported(
             selected=len(self._selected),
             other_failures=self._other_failures,
             interrupted=self._interrupted,

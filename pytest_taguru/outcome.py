@@ -108,7 +108,7 @@ def default_status(report: GateReport, exitstatus: int) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Counts:
+class Reported:
     """What the reports of a run said."""
 
     selected: int
@@ -118,7 +118,7 @@ class Counts:
     brackets_complete: bool
 
 
-def conclude(config: pytest.Config, state: State, store: BlockStore, counts: Counts) -> Outcome:
+def conclude(config: pytest.Config, state: State, store: BlockStore, reported: Reported) -> Outcome:
     """Aggregate, judge and, if the run is complete, write. Errors are kept in `state.fatal`."""
     settings = state.settings
     summed = tally(
@@ -127,10 +127,10 @@ def conclude(config: pytest.Config, state: State, store: BlockStore, counts: Cou
         strict=settings.strict,
         rerank_asked=settings.route.rerank is not None,
     )
-    complete = len(store) == counts.selected and counts.brackets_complete and not state.fatal
+    complete = len(store) == reported.selected and reported.brackets_complete and not state.fatal
     corpus = merge_brackets(state.brackets) if complete else None
     total = len(settings.dataset.cases)
-    selection = None if counts.selected == total else (counts.selected, total)
+    selection = None if reported.selected == total else (reported.selected, total)
     judgement = summed.judgement
     thresholds = None
     if judgement and corpus:
@@ -163,15 +163,15 @@ def conclude(config: pytest.Config, state: State, store: BlockStore, counts: Cou
     report = GateReport(
         complete=corpus is not None,
         judged=len(store),
-        selected=counts.selected,
+        selected=reported.selected,
         total=total,
         thresholds=thresholds,
         case_violations=judgement.case_violations if judgement else (),
         strict=tuple(summed.strict),
         baseline=baseline,
         error_status=state.error_status,
-        other_failures=counts.other_failures,
-        interrupted=counts.interrupted,
+        other_failures=reported.other_failures,
+        interrupted=reported.interrupted,
     )
     return Outcome(
         report=report,

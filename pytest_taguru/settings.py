@@ -123,8 +123,8 @@ class _Reader:
         dataset = self._try(lambda: load_dataset(eval_file.path, eval_file.shown))
         thresholds = self._try(lambda: self._file("thresholds"))
         gate: Gate | None = None
-        if thresholds and dataset:
-            ids = {case.case_id for case in dataset.cases}
+        if thresholds:
+            ids = {case.case_id for case in dataset.cases} if dataset else None
             gate = self._try(lambda: load_gate(thresholds.path, thresholds.shown, ids))
         context = self._try(lambda: self._context(dataset))
         variables = self._try(self._variables)

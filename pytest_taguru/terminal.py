@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .engine.baseline import Baseline
     from .engine.metrics import Statistic
     from .engine.thresholds import Violation
-    from .gate import Gate
+    from .gate import Gatekeeper
     from .outcome import GateReport, Outcome
     from .state import State
 
@@ -33,7 +33,7 @@ _WHERE = {"taguru_url": "the ini option taguru_url"}
 class Terminal:
     """Registered in the process that talks to the user."""
 
-    def __init__(self, config: pytest.Config, state: State, gate: Gate | None) -> None:
+    def __init__(self, config: pytest.Config, state: State, gate: Gatekeeper | None) -> None:
         self._config = config
         self._state = state
         self._gate = gate
@@ -160,7 +160,7 @@ def _invalid_locators(context: str, outcome: Outcome) -> Iterator[str]:
         route = f"POST /contexts/{segment(context)}/citations {body.decode()}"
         yield f"invalid locator ({_invalidity(check)}): {route}"
     if seen.more:
-        yield f"… and {seen.more} more invalid locators"
+        yield f"… and {counted(seen.more, 'more invalid locator')}"
 
 
 def _invalidity(check: CitationCheck) -> str:
@@ -224,7 +224,8 @@ def _thresholds(broken: list[Violation], sha256: str) -> Iterator[str]:
     for violation in cases[:SHOWN_VIOLATIONS]:
         yield f"  case {violation.case_id}: {violation}"
     if len(cases) > SHOWN_VIOLATIONS:
-        yield f"  … and {len(cases) - SHOWN_VIOLATIONS} more cases"
+        more = counted(len(cases) - SHOWN_VIOLATIONS, "more bound")
+        yield f"  … and {more} on single cases"
 
 
 def _strict(outcome: Outcome) -> Iterator[str]:
@@ -236,7 +237,7 @@ def _strict(outcome: Outcome) -> Iterator[str]:
     for violation in broken[:SHOWN_VIOLATIONS]:
         yield f"  case {violation.case_id}: {violation.reason}"
     if len(broken) > SHOWN_VIOLATIONS:
-        yield f"  … and {len(broken) - SHOWN_VIOLATIONS} more cases"
+        yield f"  … and {counted(len(broken) - SHOWN_VIOLATIONS, 'more case')}"
 
 
 def _baseline(baseline: Baseline, outcome: Outcome) -> Iterator[str]:

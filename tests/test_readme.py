@@ -8,54 +8,26 @@ import shlex
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from packaging.requirements import Requirement
 
+from tests.docs.pages import blocks, dead_links, sessions, unlike
 from tests.support.runs import PROJECT, clean_environment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+    from tests.docs.pages import Command
     from tests.support.runs import Launcher, Run
 
 README = (PROJECT / "README.md").read_text("utf-8")
-PAGES = sorted([*PROJECT.glob("*.md"), *PROJECT.glob("docs/*.md")])
+BESIDE_README = sorted(PROJECT.glob("*.md"))
+PAGES = [*BESIDE_README, *sorted(PROJECT.glob("docs/**/*.md"))]
 
 
-@dataclass(frozen=True)
-class Command:
-    """A command line of a console block, and the lines shown below it."""
-
-    line: str
-    shown: tuple[str, ...]
-
-
-def blocks(language: str, text: str = README) -> Iterator[str]:
-    """The fenced blocks of a language."""
-    for match in re.finditer(rf"^```{language}\n(.*?)^```$", text, re.M | re.S):
-        yield match[1]
-
-
-def commands() -> Iterator[Command]:
-    """The commands of all console blocks."""
-    for block in blocks("console"):
-        for part in re.split(r"^\$ ", block, flags=re.M)[1:]:
-            line, *shown = part.splitlines()
-            yield Command(line, tuple(shown))
-
-
-def steady(line: str) -> str:
-    """A line of output without what differs from run to run."""
-    line = re.sub(r"\d+\.\d+s", "N s", line)
-    line = re.sub(r"=+|-{5,}|_{5,}", "=", line)
-    return re.sub(r"\s+", " ", line).strip()
-
-
-RUN_IN_EXAMPLE = [command for command in commands() if "recording.jsonl" in command.line]
+COMMANDS = list(sessions(README))
+RUN_IN_EXAMPLE = [command for command in COMMANDS if "recording.jsonl" in command.line]
 
 
 @pytest.fixture
@@ -94,11 +66,7 @@ def test_there_are_excerpts() -> None:
 def test_the_excerpts_are_real(command: Command, launcher: Launcher, example: Path) -> None:
     run = run_shown(launcher, example, command.line)
     assert run.status == (3 if "strict" in command.line else 0), run.shown
-    printed = iter([steady(line) for line in run.stdout.splitlines()])
-    for line in command.shown:
-        if line.strip() not in ("", "…"):
-            # In this order; `in` consumes the iterator up to the line.
-            assert steady(line) in printed, f"{line}\nis not, or not there, in\n{run.shown}"
+    assert unlike(command.shown, tuple(run.stdout.splitlines())) is None, run.shown
 
 
 def test_the_first_command_runs_the_example(tmp_path: Path) -> None:
@@ -127,10 +95,10 @@ def test_the_targets_that_it_names_exist(target: str) -> None:
 
 
 def test_the_quick_start_is_valid_as_it_stands(launcher: Launcher, example: Path) -> None:
-    dataset, thresholds = list(blocks("json"))[:2]
+    dataset, thresholds = list(blocks("json", README))[:2]
     (example / "eval.jsonl").write_text(dataset, "utf-8")
     (example / "thresholds.json").write_text(thresholds, "utf-8")
-    pytest_lines = [command.line for command in commands() if command.line.startswith("pytest")]
+    pytest_lines = [command.line for command in COMMANDS if command.line.startswith("pytest")]
     shown = [line for line in pytest_lines if "recording.jsonl" not in line]
     assert len(shown) == 2
     for line in shown:
@@ -146,18 +114,9 @@ def test_every_flag_that_it_lists_exists(launcher: Launcher, tmp_path: Path) -> 
             assert re.search(rf"{flag}\b", helped), f"{page.name}: {flag}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", BESIDE_README, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text("utf-8")):
-        file, _, anchor = target.partition("#")
-        if file.startswith("https://"):
-            continue
-        linked = page.parent / file if file else page
-        assert linked.exists(), target
-        if anchor:
-            headings = re.findall(r"^#+ (.+)$", linked.read_text("utf-8"), re.M)
-            slugs = [re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in headings]
-            assert anchor in slugs, target
+    assert dead_links(page, in_site=False) == []
 
 
 def test_the_list_of_pages_names_each_once() -> None:
@@ -168,7 +127,7 @@ def test_the_list_of_pages_names_each_once() -> None:
 
 
 def test_the_line_for_a_requirements_file() -> None:
-    (line,) = blocks("text")
+    (line,) = blocks("text", README)
     filled = line.strip().replace("ADDRESS", "https://git.example/gate.git")
     requirement = Requirement(filled.replace("COMMIT", "0" * 40))
     assert requirement.name == "pytest-taguru"

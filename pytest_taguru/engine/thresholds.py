@@ -227,33 +227,40 @@ def load_gate(file: Path, shown: str, case_ids: Collection[str] | None) -> Gate:
         content = file.read_bytes()
     except OSError as error:
         raise InputError(f"{shown}: cannot be read: {error.strerror or error}") from None
+    declared: object = None
+    thresholds: Thresholds | None = None
+    problems: list[str] = []
     try:
-        thresholds = decode(content.decode("utf-8"), _DECODER)
+        declared = thresholds = decode(content.decode("utf-8"), _DECODER)
     except UnicodeDecodeError:
-        raise InputError(f"{shown}: not UTF-8") from None
+        problems.append("not UTF-8")
     except FaultsError as error:
-        raise InputError(*(f"{shown}: {fault}" for fault in error.faults)) from None
-    problems = [f"{shown}: {problem}" for problem in _problems(thresholds, case_ids)]
-    if problems:
-        raise InputError(*problems)
+        problems += map(str, error.faults)
+        declared = error.value
+    problems += _problems(msgspec.to_builtins(declared), case_ids)
+    if problems or thresholds is None:
+        raise InputError(*(f"{shown}: {problem}" for problem in problems))
     return Gate(thresholds, hashlib.sha256(content).hexdigest())
 
 
-def _problems(thresholds: Thresholds, case_ids: Collection[str] | None) -> Iterator[str]:
-    for metric, bound in thresholds.aggregate.items():
+def _problems(declared: object, case_ids: Collection[str] | None) -> Iterator[str]:
+    """What the types cannot say, as far as the file has their shape: the rest is told already."""
+    file = _members(declared)
+    cases = _members(file.get("cases"))
+    for metric, bound in _members(file.get("aggregate")).items():
         if metric not in CATALOGUE:
             yield f"aggregate: unknown metric {metric!r}"
         yield from _bound_problems("aggregate", metric, bound)
-    yield from _case_problems("cases.default", thresholds.cases.default)
-    for case_id, bounds in thresholds.cases.overrides.items():
+    yield from _case_problems("cases.default", cases.get("default"))
+    for case_id, bounds in _members(cases.get("overrides")).items():
         place = f"cases.overrides.{case_id}"
         if case_ids is not None and case_id not in case_ids:
             yield f"{place}: the dataset has no case {case_id!r}"
         yield from _case_problems(place, bounds)
 
 
-def _case_problems(place: str, bounds: Mapping[str, Bound]) -> Iterator[str]:
-    for metric, bound in bounds.items():
+def _case_problems(place: str, bounds: object) -> Iterator[str]:
+    for metric, bound in _members(bounds).items():
         if metric not in CATALOGUE:
             yield f"{place}: unknown metric {metric!r}"
         elif metric not in CASE_METRICS:
@@ -261,8 +268,16 @@ def _case_problems(place: str, bounds: Mapping[str, Bound]) -> Iterator[str]:
         yield from _bound_problems(place, metric, bound)
 
 
-def _bound_problems(place: str, metric: str, bound: Bound) -> Iterator[str]:
+def _bound_problems(place: str, metric: str, declared: object) -> Iterator[str]:
+    try:
+        bound = msgspec.convert(declared, Bound)
+    except msgspec.ValidationError:
+        return
     if bound.min is None and bound.max is None:
         yield f"{place}: {metric}: needs min or max"
     elif bound.min is not None and bound.max is not None and bound.min > bound.max:
         yield f"{place}: {metric}: min {bound.min:g} is over max {bound.max:g}"
+
+
+def _members(value: object) -> dict[str, object]:
+    return value if isinstance(value, dict) else {}

@@ -52,10 +52,69 @@ def test_many_violations_are_counted(workspace: Workspace) -> None:
     shown = section(ended)
     assert re.fullmatch(r"thresholds VIOLATED: 13 bounds \([0-9a-f]{12}\)", shown[4])
     assert [line.split()[1] for line in shown[5:15]] == [f"{name}:" for name in cases[:10]]
-    assert shown[15] == "… and 3 more cases"
+    assert shown[15] == "… and 3 more bounds on single cases"
     assert shown[16] == "strict VIOLATED by 13 cases"
     assert shown[17] == "case case-00: 1 unmet expectation"
     assert shown[27] == "… and 3 more cases"
+
+
+def test_violated_bounds_are_counted_where_a_case_has_two(workspace: Workspace) -> None:
+    """Five cases break two bounds each, the sixth one; ten are shown."""
+    cases = ["a", "b", "c", "d", "e", "f"]
+    two = {"recall.recall_at_k": {"min": 1}, "recall.mrr": {"min": 1}}
+    bounds = {"cases": {"default": two, "overrides": {"f": {"recall.mrr": {"min": 0}}}}}
+    ended = Shore(workspace=workspace, cases=cases, missing=cases, thresholds=bounds).run()
+    assert ended.status == 3, ended.shown
+    shown = section(ended)
+    assert shown[4].startswith("thresholds VIOLATED: 11 bounds (")
+    assert [line.split(":")[0] for line in shown[5:15]] == [
+        f"case {name}" for name in ("a", "a", "b", "b", "c", "c", "d", "d", "e", "e")
+    ]
+    assert shown[15] == "… and 1 more bound on single cases"
+
+
+# -- the last lines ------------------------------------------------------------------------------
+
+ONLY_REPORTS = "no thresholds: this run only reports"
+
+
+@BOTH
+def test_a_run_of_some_cases_says_how_many_were_written(
+    way: tuple[str, ...], workspace: Workspace
+) -> None:
+    shore = Shore(workspace=workspace)
+    assert section(shore.run("-k", "kelp", *way))[-1] == "wrote evaluation.json (1 of 4 cases)"
+    assert shore.judged() == ["kelp"]
+    assert section(shore.run(*way))[-1] == "wrote evaluation.json"
+
+
+@BOTH
+def test_a_run_that_nothing_can_violate_says_so(way: tuple[str, ...], workspace: Workspace) -> None:
+    ended = Shore(workspace=workspace, missing=["kelp"], thresholds=None).run(*way)
+    assert ended.status == 0, ended.shown
+    assert section(ended)[-2:] == [ONLY_REPORTS, "wrote evaluation.json"]
+    assert "thresholds: none, this run only reports\n" in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("flags", "reports"),
+    [
+        (["--taguru-strict"], False),
+        (["--taguru-baseline=earlier.json"], True),
+        (["--taguru-baseline=earlier.json", "--taguru-baseline-fail-on=regressed"], False),
+        (["--taguru-baseline=earlier.json", "--taguru-max-drop=recall.mrr=0.1"], False),
+    ],
+    ids=["strict", "a baseline", "a baseline that fails", "a baseline with a drop"],
+)
+def test_what_can_be_violated_without_thresholds(
+    flags: list[str], reports: bool, workspace: Workspace
+) -> None:
+    shore = Shore(workspace=workspace, thresholds=None)
+    shore.run("--taguru-out=earlier.json")
+    ended = shore.run(*flags)
+    assert ended.status == 0, ended.shown
+    assert (ONLY_REPORTS in section(ended)) is reports, ended.shown
+    assert ("this run only reports" in ended.stdout) is reports
 
 
 # -- verbosity and tracebacks --------------------------------------------------------------------

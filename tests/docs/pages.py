@@ -1,4 +1,4 @@
-"""The console sessions of a page: its commands run in order, what they print against the page."""
+"""A page read: its blocks and links; its commands run in order, what they print against it."""
 
 from __future__ import annotations
 
@@ -40,6 +40,31 @@ class Ended:
 
     printed: tuple[str, ...]
     status: int
+
+
+def blocks(tag: str, text: str) -> Iterator[str]:
+    """The fenced blocks of a language."""
+    return (fence["body"] for fence in _FENCE.finditer(text) if fence["tag"] == tag)
+
+
+def dead_links(page: Path, *, in_site: bool) -> list[str]:
+    """The links within the project that lead nowhere; from the site, to a directory neither."""
+    dead = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text("utf-8")):
+        file, _, anchor = target.partition("#")
+        if file.startswith("https://"):
+            continue
+        linked = page.parent / file if file else page
+        is_there = linked.is_file() if in_site else linked.exists()
+        if not is_there or (anchor and anchor not in _slugs(linked)):
+            dead.append(target)
+    return dead
+
+
+def _slugs(page: Path) -> list[str]:
+    """What the headings of a page are called in a link."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.M)
+    return [re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in headings]
 
 
 def sessions(text: str) -> Iterator[Command]:

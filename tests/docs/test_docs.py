@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_taguru.changes_view import WORST_SHOWN
 from pytest_taguru.engine.dataset import SHOWN_PROBLEMS
 from pytest_taguru.settings import DEFAULT_CONCURRENCY
 from tests.docs.pages import (
     DOCS,
     Command,
     Ended,
+    blocks,
+    dead_links,
     may_fail,
     run_session,
     sessions,
@@ -59,7 +62,7 @@ WITH_COMMANDS = [page for page in PAGES if commands_of(page)]
 
 def text_blocks(page: Path) -> list[str]:
     """What a page shows and no session runs."""
-    return re.findall(r"^```text\n(.*?)\n```$", page.read_text("utf-8"), re.M | re.S)
+    return [block.removesuffix("\n") for block in blocks("text", page.read_text("utf-8"))]
 
 
 @pytest.fixture
@@ -184,6 +187,7 @@ def test_an_address_is_quoted_for_the_shell(page: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "sentence", "limit"),
     [
+        ("comparing.md", r"the cases that lost most, up to (\d+)\.", WORST_SHOWN),
         ("compatibility.md", r"names up to (\d+) with their lines", SHOWN_PROBLEMS),
         ("howto/xdist.md", r"up to (\d+) cases are already in flight", DEFAULT_CONCURRENCY),
         ("reference.md", r"cases in flight at once \| (\d+);", DEFAULT_CONCURRENCY),
@@ -203,21 +207,9 @@ def test_no_count_of_metrics_flags_or_hooks_that_goes_stale(page: Path) -> None:
 # -- links -----------------------------------------------------------------------------------
 
 
-def slugs(page: Path) -> list[str]:
-    headings = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.M)
-    return [re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in headings]
-
-
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text("utf-8")):
-        file, _, anchor = target.partition("#")
-        if file.startswith("https://"):
-            continue
-        linked = page.parent / file if file else page
-        assert linked.exists(), target
-        assert linked.is_file(), f"{target} is no page and no file that can be downloaded"
-        assert not anchor or anchor in slugs(linked), target
+    assert dead_links(page, in_site=True) == []
 
 
 def test_the_map_links_every_page() -> None:

@@ -154,6 +154,44 @@ def test_problems_of_the_right_shape_are_reported_together(gate: Any) -> None:
     ]
 
 
+def test_wrong_shapes_hide_no_wrong_names(gate: Any) -> None:
+    found = problems(
+        gate,
+        aggregate={"x": {"min": "1"}, "recall.mrr": {"min": 2, "max": 1}},
+        cases={
+            "default": {"rerank.ran": 1},
+            "overrides": {"ghost": [], "c1": {"recall.ndcg": {}, "recall.mrr": {"max": True}}},
+        },
+        strict=True,
+    )
+    assert [problem.removeprefix("some/t.json: ") for problem in found] == [
+        "aggregate.x.min: expected a number, got a string",
+        "cases.default.rerank.ran: expected an object, got 1",
+        "cases.overrides.ghost: expected an object, got an array",
+        "cases.overrides.c1.recall.mrr.max: expected a number, got true",
+        "strict: unknown field (known: taguru_evaluate_thresholds, aggregate, cases,"
+        " allow_unstable_corpus)",
+        "aggregate: unknown metric 'x'",
+        "aggregate: recall.mrr: min 2 is over max 1",
+        "cases.default: 'rerank.ran' is not a metric of single cases; bound it under aggregate",
+        "cases.overrides.ghost: the dataset has no case 'ghost'",
+        "cases.overrides.c1: recall.ndcg: needs min or max",
+    ]
+
+
+def test_a_repeated_key_hides_no_wrong_names(tmp_path: Path) -> None:
+    file = tmp_path / "t.json"
+    file.write_text(
+        '{"taguru_evaluate_thresholds": 1, "aggregate": {"x": {"min": 0}, "x": {"min": 1}}}'
+    )
+    with pytest.raises(InputError) as caught:
+        load_gate(file, "t.json", [])
+    assert caught.value.problems == (
+        "t.json: x: this key is given twice in one object",
+        "t.json: aggregate: unknown metric 'x'",
+    )
+
+
 @pytest.mark.parametrize("content", [b"", b"{", b"\xef\xbb\xbf{}", b"\xff", b"null", b"[]"])
 def test_a_file_that_is_no_object(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "t.json").write_bytes(content)

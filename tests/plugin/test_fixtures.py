@@ -142,28 +142,86 @@ def test_fixtures_beside_a_dataset_outside_rootdir_are_seen(workspace: Workspace
 def test_the_nearest_override_counts(workspace: Workspace, server: LoopbackServer) -> None:
     workspace.dataset(CASE, name="quality/eval.jsonl")
     for place, url in (("", NOWHERE), ("quality/", server.url)):
-        workspace.write(
-            f"{place}conftest.py",
-            f"import pytest\n@pytest.fixture(scope='session')\ndef taguru_url(): return {url!r}\n",
-        )
+        workspace.write(f"{place}conftest.py", returning(url))
     run = workspace.run("--taguru-eval=quality/eval.jsonl", "--taguru-context=sake")
     assert_found(run)
 
 
+def returning(url: str) -> str:
+    """A conftest that says where the server is."""
+    return f"import pytest\n@pytest.fixture(scope='session')\ndef taguru_url(): return {url!r}\n"
+
+
+def unseen(conftest: str, fixture: str, dataset: str) -> str:
+    return (
+        f"{conftest}: its fixture {fixture} is not seen by the cases of {dataset}, so it is not"
+        " used; move it to a conftest.py in the dataset's directory or above, or into a plugin"
+        " (-p NAME)"
+    )
+
+
+@pytest.mark.parametrize("workers", [[], ["-n2"]], ids=["serial", "xdist"])
 def test_a_fixture_in_a_sibling_directory_is_not_seen(
+    workers: list[str], workspace: Workspace, server: LoopbackServer
+) -> None:
+    workspace.dataset(CASE, {**CASE, "case_id": "d"}, name="quality/eval.jsonl")
+    workspace.write("unit/conftest.py", returning(NOWHERE))
+    workspace.write("unit/test_ordinary.py", "def test_ordinary(): pass\n")
+    run = workspace.run(
+        "--taguru-eval=quality/eval.jsonl",
+        "--taguru-context=sake",
+        f"--taguru-url={server.url}",
+        *workers,
+    )
+    assert run.status == 0, run.shown
+    assert "--taguru-url" in run.stdout, "the final section says where the URL came from"
+    hint = unseen("unit/conftest.py", "taguru_url", "quality/eval.jsonl")
+    assert run.complaints == [f"taguru: {hint}"]
+    assert run.stdout.count(f"note: {hint}\n") == 1
+
+
+def test_fixtures_below_the_dataset_are_not_seen(workspace: Workspace) -> None:
+    """As after `pytest --taguru-eval=eval.jsonl` in a suite that has all its own in tests/."""
+    workspace.dataset(CASE)
+    workspace.write("tests/conftest.py", OWN_SERVER + OWN_ADAPTER)
+    run = workspace.run(
+        "--taguru-eval=eval.jsonl", "--taguru-context=sake", TAGURU_ADDR="127.0.0.1:9"
+    )
+    assert run.status == 1, run.shown
+    unreachable, *hints = run.complaints
+    assert NOWHERE in unreachable
+    assert hints == [
+        f"taguru: {unseen('tests/conftest.py', name, 'eval.jsonl')}"
+        for name in ("taguru_url", "taguru_http")
+    ]
+
+
+@pytest.mark.parametrize("seen", ["conftest.py", "quality/conftest.py", "my_plugin.py"])
+def test_where_an_override_is_seen_another_is_no_mistake(
+    seen: str, workspace: Workspace, server: LoopbackServer
+) -> None:
+    workspace.dataset(CASE, name="quality/eval.jsonl")
+    workspace.write(seen, returning(server.url))
+    workspace.write("unit/conftest.py", returning(NOWHERE))
+    workspace.write("unit/test_ordinary.py", "def test_ordinary(): pass\n")
+    workspace.write("pytest.ini", "[pytest]\nfilterwarnings = error\npythonpath = .\n")
+    named = ["-p", "my_plugin"] if seen == "my_plugin.py" else []
+    run = workspace.run("--taguru-eval=quality/eval.jsonl", "--taguru-context=sake", *named)
+    assert_found(run)
+    assert run.complaints == []
+
+
+def test_what_only_has_the_name_of_a_fixture_is_none(
     workspace: Workspace, server: LoopbackServer
 ) -> None:
     workspace.dataset(CASE, name="quality/eval.jsonl")
-    workspace.write(
-        "unit/conftest.py",
-        f"import pytest\n@pytest.fixture(scope='session')\ndef taguru_url(): return {NOWHERE!r}\n",
-    )
+    workspace.write("unit/conftest.py", "taguru_url = 'http://127.0.0.1:9'\n")
     workspace.write("unit/test_ordinary.py", "def test_ordinary(): pass\n")
     run = workspace.run(
         "--taguru-eval=quality/eval.jsonl", "--taguru-context=sake", f"--taguru-url={server.url}"
     )
     assert_found(run)
-    assert "--taguru-url" in run.stdout, "the final section says where the URL came from"
+    assert run.complaints == []
 
 
 @pytest.mark.parametrize(

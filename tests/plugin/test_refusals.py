@@ -233,6 +233,19 @@ def test_all_problems_of_a_thresholds_file_are_named(bystander: Workspace) -> No
     assert not ordinary_ran(bystander)
 
 
+def test_a_wrong_dataset_does_not_hide_a_wrong_thresholds_file(bystander: Workspace) -> None:
+    bystander.dataset({"case_id": "c1", "query": ""})
+    bystander.thresholds(
+        aggregate={"x": {"min": 0}}, cases={"overrides": {"c1": {"recall.mrr": {"min": 0}}}}
+    )
+    run = bystander.evaluate("http://127.0.0.1:9", "--taguru-thresholds=thresholds.json")
+    assert run.status == 2, run.shown
+    of_dataset, of_thresholds = run.complaints
+    assert "query" in of_dataset
+    # Which cases there are is not known, so nothing is said about the override.
+    assert of_thresholds == "taguru: thresholds.json: aggregate: unknown metric 'x'"
+
+
 def test_every_missing_source_is_named(bystander: Workspace, server: LoopbackServer) -> None:
     bystander.dataset(
         {
