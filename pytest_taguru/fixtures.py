@@ -67,10 +67,11 @@ def taguru_http(request: pytest.FixtureRequest) -> Iterator[requests.Session]:
 
 
 @pytest.fixture(scope="session")
-def taguru_run(
-    request: pytest.FixtureRequest, taguru_url: str, taguru_http: requests.Session
-) -> Iterator[Run]:
-    """The run: preflight before the first case, the revision after at teardown."""
+def taguru_run(request: pytest.FixtureRequest) -> Iterator[Run]:
+    """The run: preflight before the first case, the revision after at teardown.
+
+    It asks for taguru_url and taguru_http.
+    """
     __tracebackhide__ = True
     given = _of_another_plugin(request)
     if given is not _NOBODYS:
@@ -79,8 +80,10 @@ def taguru_run(
     state = request.config.stash[STATE]
     # Before the first request: a wrong server may well be why it fails.
     state.note([*unseen_overrides(request.config, state.settings.eval.path, _OVERRIDABLE)])
+    # As arguments of this fixture they would be looked up again for each case.
+    url, http = map(request.getfixturevalue, ("taguru_url", "taguru_http"))
     try:
-        run = _open(state, taguru_url, taguru_http)
+        run = _open(state, url, http)
     except EvaluationError as error:
         state.fail(error)
         request.session.shouldstop = f"taguru: {NO_CASE}"

@@ -19,6 +19,8 @@ V = TypeVar("V")
 
 #: Longer than a burst against a server on the same machine, shorter than a round trip that counts.
 _BURST_SECONDS = 0.01
+#: Threads that keep such a server busy; more would only wait for each other.
+_BURST_WIDTH = 3
 
 
 class LookAhead(Generic[K, V]):
@@ -26,8 +28,9 @@ class LookAhead(Generic[K, V]):
 
     Only one thread at a time can run Python, so where the work hardly waits for anything, it is
     done in bursts: the taker stands aside until all that may be begun is done, then the threads
-    until all of it is taken. Where the work does wait, the taker is held up by no more than
-    `_BURST_SECONDS` at a time, and the threads are seldom short of room.
+    until all of it is taken; and few of them, unless a burst takes long. Where the work does wait,
+    the taker is held up by no more than `_BURST_SECONDS` at a time, and the threads are seldom
+    short of room.
 
     The threads are daemons: one that hangs in a read delays nobody's exit. After `stop` no
     further task is begun. Of threads that the system refuses there are fewer, or none.
@@ -74,11 +77,12 @@ class LookAhead(Generic[K, V]):
                 if task not in self._done:
                     self._wanted = task
                     self._news.wait_for(lambda: task in self._done)
-                    self._news.wait_for(self._is_burst_over, _BURST_SECONDS)
+                    if not self._news.wait_for(self._is_burst_over, _BURST_SECONDS):
+                        self._room.notify_all()
                 outcome = self._done[task]
                 self._let_go(task)
                 if not self._begun:
-                    self._room.notify_all()
+                    self._room.notify(_BURST_WIDTH)
                 return outcome.get()
             if self._waiting and self._waiting[0] == task:
                 self._waiting.popleft()

@@ -255,7 +255,7 @@ def test_what_only_shows_asks_and_writes_nothing(
     assert run.status == 0, run.shown
     assert "taguru evaluation" not in run.stdout
     assert ("eval.jsonl::one" in run.stdout) is (flag != "--fixtures")
-    assert ("taguru_url" in run.stdout) is (flag != "--collect-only")
+    assert ("taguru_case" in run.stdout) is (flag != "--collect-only")
     assert not server.requests
     assert [
         path for path in sorted(workspace.directory.iterdir()) if "pycache" not in path.name
