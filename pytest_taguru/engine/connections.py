@@ -23,7 +23,7 @@ from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 from . import client
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     import urllib3
 
@@ -209,22 +209,24 @@ class DeadlinePool(_Known, HTTPConnectionPool):
 
     ConnectionCls = _DeadlineConnection
 
-    @contextlib.contextmanager
-    def lend(self, deadline: float) -> Iterator[HTTPConnection]:
-        """A connection that stands. It goes back to the pool, of no further use after an error."""
+    def lend(self, deadline: float) -> HTTPConnection:
+        """A connection that stands; to be given back, closed if it is of no further use."""
         connection: Any = self._get_conn()
-        try:
-            if connection.sock is None:
+        if connection.sock is None:
+            try:
                 connection.timeout = time_left(deadline)
                 _connect(connection)
-            yield connection
-        except BaseException:
-            connection.close()
-            raise
-        finally:
-            self._put_conn(connection)
-            if self._ended.is_set():  # perhaps it came too late to be closed with the others
+            except BaseException:
                 connection.close()
+                self.take_back(connection)
+                raise
+        return connection  # type: ignore[no-any-return]
+
+    def take_back(self, connection: HTTPConnection) -> None:
+        """Keep a connection for the next request."""
+        self._put_conn(connection)
+        if self._ended.is_set():  # perhaps it came too late to be closed with the others
+            connection.close()
 
 
 def _connect(connection: HTTPConnection) -> None:

@@ -64,7 +64,8 @@ class Direct:
         request = b"%b%b%b" % (self._start, route.encode("ascii"), self._rest)
         if body is not None:
             request = b"%b%d\r\n\r\n%b" % (request, len(body), body)
-        with self._pool.lend(deadline) as connection:
+        connection = self._pool.lend(deadline)
+        try:
             sock = connection.sock
             _limit(sock, deadline)
             sock.sendall(request)
@@ -76,9 +77,15 @@ class Direct:
                 status, headers, start, length = usual
                 said = Said(status, headers, _read(sock, begun[start:], length, deadline))
                 is_last = start + length < len(begun)  # more than an answer: out of step
+        except BaseException:
+            connection.close()
+            raise
+        else:
             if is_last:
                 connection.close()
             return said
+        finally:
+            self._pool.take_back(connection)
 
 
 def is_direct(route: str) -> bool:

@@ -97,12 +97,12 @@ class HttpTransport:
             # Those of requests are errors of the system too, and a mounted adapter may let the
             # layers below through.
             raise TransportError(_reason(error, seconds)) from None
+        kept = {name: said.headers[name] for name in KEPT_HEADERS if name in said.headers}
+        if not self._secret:
+            return Answer(said.status, kept, said.body)
         headers = {
-            name: self._without_token(said.headers[name].encode("utf-8", "replace")).decode(
-                "utf-8", "replace"
-            )
-            for name in KEPT_HEADERS
-            if name in said.headers
+            name: self._without_token(value.encode("utf-8", "replace")).decode("utf-8", "replace")
+            for name, value in kept.items()
         }
         return Answer(said.status, headers, self._without_token(said.body))
 

@@ -128,6 +128,7 @@ class LookAhead(Generic[K, V]):
             with self._lock:
                 self._room.wait_for(lambda: self._has_room() or not self._waiting)
                 if not self._waiting:
+                    self._room.notify_all()  # nor is there anything left for the others
                     return
                 task = self._waiting.popleft()
                 self._begun.add(task)
