@@ -26,11 +26,10 @@ _BURST_WIDTH = 3
 class LookAhead(Generic[K, V]):
     """Works on tasks in their order: `width` at a time, at most twice as many begun, not taken.
 
-    Only one thread at a time can run Python, so where the work hardly waits for anything, it is
-    done in bursts: the taker stands aside until all that may be begun is done, then the threads
-    until all of it is taken; and few of them, unless a burst takes long. Where the work does wait,
-    the taker is held up by no more than `_BURST_SECONDS` at a time, and the threads are seldom
-    short of room.
+    Only one thread at a time can run Python, so as long as the work hardly waits for anything, it
+    is done in bursts: the taker stands aside until all that may be begun is done, then the threads
+    until all of it is taken, and few of them take part. A burst that takes long is the last one,
+    until the threads are ahead of the taker by all they may be.
 
     The threads are daemons: one that hangs in a read delays nobody's exit. After `stop` no
     further task is begun. Of threads that the system refuses there are fewer, or none.
@@ -58,6 +57,7 @@ class LookAhead(Generic[K, V]):
         #: Tasks that a thread has begun and nobody has taken yet.
         self._begun: set[K] = set()
         self._done: dict[K, Outcome[V]] = {}
+        self._in_bursts = True
         #: The task that someone waits for.
         self._wanted: K | None = None
         with contextlib.suppress(RuntimeError):  # no more threads: what nobody began, `take` does
@@ -77,11 +77,16 @@ class LookAhead(Generic[K, V]):
                 if task not in self._done:
                     self._wanted = task
                     self._news.wait_for(lambda: task in self._done)
-                    if not self._news.wait_for(self._is_burst_over, _BURST_SECONDS):
-                        self._room.notify_all()
+                    if self._in_bursts:
+                        over = self._news.wait_for(self._is_burst_over, _BURST_SECONDS)
+                        self._in_bursts = over
+                elif self._is_burst_over():
+                    self._in_bursts = True
                 outcome = self._done[task]
                 self._let_go(task)
-                if not self._begun:
+                if not self._in_bursts:
+                    self._room.notify_all()
+                elif not self._begun:
                     self._room.notify(_BURST_WIDTH)
                 return outcome.get()
             if self._waiting and self._waiting[0] == task:
