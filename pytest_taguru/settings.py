@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -134,6 +135,7 @@ class _Reader:
         strict = self._switch("strict")
         baseline = self._try(self._baseline)
         record, replay = self._recordings()
+        self._check_overwriting(eval_file)
         if self._problems or not (dataset and context and found and out):
             raise self._raised()
         latency = gate is not None and gate.bounds_latency and concurrency is None
@@ -287,6 +289,21 @@ class _Reader:
             self._try(lambda: check_writable(record.path, record.shown))
         exchanges = self._try(lambda: load_recording(replay.path, replay.shown)) if replay else None
         return record, exchanges
+
+    def _check_overwriting(self, eval_file: File) -> None:
+        """Nothing that a run reads is written over, but a baseline, which may be kept up to date.
+
+        What is wrong with a file by itself is told elsewhere.
+        """
+        taken = {os.path.realpath(eval_file.path): "--taguru-eval"}
+        for name in ("thresholds", "config", "replay", "out", "record"):
+            with contextlib.suppress(InputError):
+                file, origin = self._file(name), self._given(name)[1]
+                if file is None:
+                    continue
+                earlier = taken.setdefault(os.path.realpath(file.path), origin)
+                if earlier != origin and name in ("out", "record"):
+                    self._problem(f"{origin}: {file.shown} is the file of {earlier}; name another")
 
     # -- the server --------------------------------------------------------------------------
 

@@ -492,6 +492,30 @@ def test_a_blank_flag_is_refused(name: str, plain: Workspace) -> None:
 
 
 @pytest.mark.parametrize(
+    ("flags", "complaint"),
+    [
+        (["out=eval.jsonl"], "--taguru-out: eval.jsonl is the file of --taguru-eval"),
+        (["record=./eval.jsonl"], "--taguru-record: ./eval.jsonl is the file of --taguru-eval"),
+        (
+            ["thresholds=thresholds.json", "out=thresholds.json"],
+            "--taguru-out: thresholds.json is the file of --taguru-thresholds",
+        ),
+        (["out=a.json", "record=a.json"], "--taguru-record: a.json is the file of --taguru-out"),
+    ],
+)
+def test_what_is_read_is_not_written_over(
+    flags: list[str], complaint: str, plain: Workspace
+) -> None:
+    plain.thresholds()
+    names = ("eval.jsonl", "thresholds.json")
+    before = [(plain.directory / name).read_bytes() for name in names]
+    run = plain.evaluate("http://127.0.0.1:9", *(f"--taguru-{flag}" for flag in flags))
+    assert run.status == 2, run.shown
+    assert run.complaints == [f"taguru: {complaint}; name another"]
+    assert [(plain.directory / name).read_bytes() for name in names] == before
+
+
+@pytest.mark.parametrize(
     ("url", "advice"),
     [
         ("127.0.0.1:33727", "http://127.0.0.1:33727"),
