@@ -7,6 +7,7 @@ answers of the server, and pytest shows variables when it is asked to.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import types
 from pathlib import Path
@@ -72,12 +73,12 @@ def _show_less(error: BaseException) -> None:
         trace = list(_frames(one.__traceback__))
         kept = [frame for frame in trace if not _is_unshown(frame)]
         if trace and _is_unshown(trace[-1]):
-            one.add_note("raised in " + ", called from ".join(map(_place, reversed(trace))))
-        one.__traceback__ = None
+            with contextlib.suppress(Exception):  # a frozen one takes no note
+                one.add_note("raised in " + ", called from ".join(map(_place, reversed(trace))))
+        shown: types.TracebackType | None = None
         for frame in reversed(kept):
-            one.__traceback__ = types.TracebackType(
-                one.__traceback__, frame.tb_frame, frame.tb_lasti, frame.tb_lineno
-            )
+            shown = types.TracebackType(shown, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+        one.with_traceback(shown)  # an assignment a frozen one would refuse
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

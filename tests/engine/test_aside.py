@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import traceback
+from dataclasses import dataclass
 from typing import NoReturn
 
 import msgspec
@@ -11,7 +12,7 @@ import pytest
 import requests
 from requests.adapters import BaseAdapter
 
-from pytest_taguru.engine.aside import aside
+from pytest_taguru.engine.aside import Outcome, aside
 from pytest_taguru.engine.client import Client
 from pytest_taguru.engine.http import HttpTransport
 from pytest_taguru.engine.target import Token
@@ -37,6 +38,35 @@ def test_what_it_raises_is_raised() -> None:
     with pytest.raises(KeyError) as caught:
         aside(work)
     assert caught.value is error
+
+
+@dataclass(frozen=True)
+class FrozenError(Exception):
+    """An exception that lets nobody set an attribute of it, as somebody's adapter may raise."""
+
+    code: int
+
+
+def test_an_exception_that_cannot_be_changed_is_raised_all_the_same() -> None:
+    """Were it lost on its thread, whoever waits for the thread would wait for ever."""
+
+    def work() -> NoReturn:
+        raise FrozenError(7)
+
+    outcome = Outcome(work)
+    with pytest.raises(FrozenError) as caught:
+        outcome.get()
+    assert caught.value.code == 7
+
+
+def test_nor_does_it_show_frames_that_hold_secrets() -> None:
+    def adapted() -> NoReturn:
+        raise FrozenError(7)
+
+    outcome = Outcome(lambda: Outcome(adapted).get())
+    with pytest.raises(FrozenError) as caught:
+        outcome.get()
+    assert "__init__" not in frames(caught.value)
 
 
 class Broken(BaseAdapter):
