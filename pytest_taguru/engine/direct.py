@@ -34,6 +34,8 @@ _HEAD = re.compile(
     rb"HTTP/1\.1 (?!204|304)([2-5]\d\d) [^\r\n]*\r\n"
     rb"((?:[0-9A-Za-z!#$%&'*+.^_`|~-]+:[^\r\n]*\r\n)+)\r\n"
 )
+#: How many headers are read here; http.client refuses answers with not many more.
+_MOST_HEADERS = 50
 #: Headers after which the body is more than so many bytes, or the connection's last.
 _UNUSUAL = frozenset({"transfer-encoding", "content-encoding", "connection"})
 
@@ -68,7 +70,10 @@ class Direct:
         try:
             sock = connection.sock
             _limit(sock, deadline)
-            sock.sendall(request)
+            try:  # noqa: SIM105 - a context manager costs more than the rest of this block
+                sock.sendall(request)
+            except (BrokenPipeError, ConnectionResetError):
+                pass  # it may have refused a long body before the end of it: urllib3 looks, too
             begun = _receive(sock, deadline)
             usual = _usual_head(begun)
             if usual is None:
@@ -114,9 +119,9 @@ def _after_target(pattern: requests.PreparedRequest) -> bytes:
     return head.removesuffix(b"0\r\n\r\n") if has_body else head
 
 
-def _receive(sock: socket.socket, deadline: float) -> bytes:
+def _receive(sock: socket.socket, deadline: float, most: int = CHUNK) -> bytes:
     _limit(sock, deadline)
-    return sock.recv(CHUNK)
+    return sock.recv(most)
 
 
 def _limit(sock: socket.socket, deadline: float) -> None:
@@ -132,6 +137,8 @@ def _usual_head(begun: bytes) -> tuple[int, dict[str, str], int, int] | None:
     if head is None:
         return None
     lines = head[2].decode("latin-1").split("\r\n")[:-1]
+    if len(lines) > _MOST_HEADERS:
+        return None
     headers = {
         name.lower(): value.strip(" \t") for name, _, value in (one.partition(":") for one in lines)
     }
@@ -149,7 +156,8 @@ def _read(sock: socket.socket, begun: bytes, length: int, deadline: float) -> by
         return begun[:length]
     pieces, missing = [begun], length - len(begun)
     while missing:
-        piece = _receive(sock, deadline)
+        # No byte more: one that is left unread makes the pool give the connection up.
+        piece = _receive(sock, deadline, min(missing, CHUNK))
         if not piece:
             raise IncompleteRead(b"", missing)
         pieces.append(piece)

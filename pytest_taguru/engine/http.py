@@ -232,6 +232,8 @@ _REASONS: tuple[tuple[type[BaseException], str | None], ...] = (
     (requests.exceptions.InvalidURL, "the URL cannot be requested"),
     (requests.exceptions.MissingSchema, "the URL cannot be requested"),
     (requests.exceptions.InvalidSchema, "the scheme of the URL or the proxy is not supported"),
+    # Of an answer that declares two lengths; under the next one of requests.
+    (urllib3.exceptions.InvalidHeader, "the answer is not HTTP"),
     (requests.exceptions.InvalidHeader, "a header cannot be sent"),
     (UnicodeEncodeError, "a header cannot be sent"),
     (requests.exceptions.RetryError, "the retries of a mounted adapter were used up"),

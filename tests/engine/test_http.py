@@ -8,7 +8,9 @@ import json
 import socket
 import ssl
 import threading
+import time
 import zlib
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
@@ -18,7 +20,8 @@ from requests.adapters import BaseAdapter, HTTPAdapter
 
 from pytest_taguru.engine import client
 from pytest_taguru.engine.client import MAX_RESPONSE_BYTES, TransportError
-from pytest_taguru.engine.connections import new_session
+from pytest_taguru.engine.connections import CHUNK, new_session
+from pytest_taguru.engine.direct import Direct
 from pytest_taguru.engine.http import HttpTransport
 from pytest_taguru.engine.target import Token
 from tests.support.raw_server import CERTIFICATE, Connection, RawServer
@@ -162,6 +165,43 @@ def test_more_bytes_than_declared_are_not_the_next_answer() -> None:
         sender = HttpTransport(session, server.url, None)
         assert sender.send("GET", "/", None, AMPLE).body == b"first"
         assert sender.send("GET", "/", None, AMPLE).body == b"second"
+
+
+def test_nor_do_more_bytes_than_declared_hold_up_a_body_that_comes_in_pieces() -> None:
+    """What follows it is not read with its last piece, nor waited beyond."""
+    long = b"x" * (3 * CHUNK)
+    answers = iter([OK + framed(long) + b"smuggled", OK + framed(b"second")])
+
+    def script(connection: Connection) -> None:
+        while True:
+            connection.read()
+            connection.send(next(answers))
+
+    with RawServer(script) as server, new_session(1) as session:
+        sender = HttpTransport(session, server.url, None)
+        assert sender.send("GET", "/", None, AMPLE).body == long
+        assert sender.send("GET", "/", None, AMPLE).body == b"second"
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError, ConnectionResetError])
+def test_an_answer_to_a_request_that_could_not_be_sent_whole(error: type[OSError]) -> None:
+    """So a server refuses a body that is too long for it."""
+
+    class Refusing:
+        sock: Any
+        gettimeout = staticmethod(lambda: None)
+        settimeout = staticmethod(lambda _: None)
+        recv = staticmethod(lambda _: b"HTTP/1.1 413 Too Much\r\n" + framed(BODY))
+
+        def sendall(self, _: bytes) -> NoReturn:
+            raise error
+
+    connection = Refusing()
+    connection.sock = connection
+    pool: Any = SimpleNamespace(lend=lambda _: connection, take_back=lambda _: None)
+    pattern = requests.Request("POST", "http://h/", data=b"{}").prepare()
+    said = Direct(pool, pattern).send("/x", b"{}", time.monotonic() + AMPLE)
+    assert (said.status, said.body) == (413, BODY)
 
 
 # -- the short way and the long one ------------------------------------------------------------
@@ -314,6 +354,15 @@ BROKEN: dict[str, tuple[Callable[[Connection], None], str]] = {
     "a letter for a status": (after_reading(b"HTTP/1.1 2OO OK\r\n\r\n"), NO_HTTP),
     "an endless header": (after_reading(OK, b"x-a: " + b"a" * 70_000 + b"\r\n\r\n"), NO_HTTP),
     "headers without end": (after_reading(OK, b"x: y\r\n" * 300 + b"\r\n"), NO_HTTP),
+    "more headers than http.client takes": (
+        after_reading(OK + b"x: y\r\n" * 101 + framed(BODY)),
+        NO_HTTP,
+    ),
+    "other headers than that": (
+        after_reading(OK + b"".join(b"x%d: y\r\n" % n for n in range(101)) + framed(BODY)),
+        NO_HTTP,
+    ),
+    "two lengths": (after_reading(OK + b"content-length: 5\r\n" + framed(BODY)), NO_HTTP),
     "half a body": (after_reading(OK + b"content-length: 50\r\n\r\n" + BODY), CUT),
     "no body at all": (after_reading(OK + b"content-length: 50\r\n\r\n"), CUT),
     "half of the chunks": (
@@ -612,6 +661,7 @@ REASONS = {
     "urllib3.DecodeError": COMPRESSION,
     "urllib3.IncompleteRead": CUT,
     "urllib3.InvalidChunkLength": NO_HTTP,
+    "urllib3.InvalidHeader": NO_HTTP,
     "urllib3.ProtocolError": CLOSED,
     "urllib3.ProxyError": PROXY,
     "urllib3.ReadTimeoutError": TOO_SLOW,
